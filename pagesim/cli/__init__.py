@@ -1,0 +1,1 @@
+"""Floor 7: the typer commands, each a thin shell over a function that returns a value."""

@@ -1,0 +1,1 @@
+"""Floor 0: integers of slots and blocks.  No files, no time."""
