@@ -1,0 +1,125 @@
+"""Laws of the decode plan: it cannot run in an interpreter, so what it promises the kernel is checked here."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pagesim.errors import InputError
+from pagesim.kernels import plan as p
+
+H200_SMS = 132
+
+batches = st.lists(st.one_of(st.integers(0, 40), st.integers(0, 3000)), max_size=60).map(lambda x: np.array(x, np.int64))
+ctas = st.integers(1, 140)
+
+
+def tiles_of(lengths):
+    return -(-np.asarray(lengths) // 16)
+
+
+def parts_by_row(plan, head_groups=1):
+    rows = {}
+    for record in plan.records:
+        rows.setdefault(record[p.SEQ] * head_groups + record[p.GROUP], []).append(record)
+    return rows
+
+
+def loads(plan):
+    bounds = plan.first_record
+    return np.array([plan.records[a:b, p.NUM_TILES].sum() for a, b in zip(bounds[:-1], bounds[1:])])
+
+
+@settings(deadline=None, max_examples=200)
+@given(batches, ctas, st.integers(1, 4))
+def test_every_tile_of_every_row_is_in_exactly_one_part(lengths, num_ctas, head_groups):
+    plan = p.make_plan(lengths, num_ctas, head_groups=head_groups)
+    rows = parts_by_row(plan, head_groups)
+    assert sorted(rows) == list(range(len(lengths) * head_groups))
+    for row, parts in rows.items():
+        tiles = np.concatenate([np.arange(r[p.FIRST_TILE], r[p.FIRST_TILE] + r[p.NUM_TILES]) for r in parts])
+        assert sorted(tiles) == list(range(tiles_of(lengths[row // head_groups])))
+        assert all(r[p.TOKENS] == lengths[row // head_groups] for r in parts)
+
+
+@settings(deadline=None, max_examples=100)
+@given(batches, ctas)
+def test_only_a_sequence_of_length_zero_has_an_empty_part(lengths, num_ctas):
+    plan = p.make_plan(lengths, num_ctas)
+    empty = plan.records[plan.records[:, p.NUM_TILES] == 0]
+    assert sorted(empty[:, p.SEQ]) == list(np.flatnonzero(lengths == 0))
+
+
+@settings(deadline=None, max_examples=100)
+@given(batches, ctas)
+def test_slots_and_counters_of_cut_rows_are_distinct_and_fit_the_workspace(lengths, num_ctas):
+    plan = p.make_plan(lengths, num_ctas)
+    slots, counters = [], []
+    for parts in parts_by_row(plan).values():
+        assert all(r[p.NUM_PARTS] == len(parts) for r in parts)
+        if len(parts) == 1:
+            assert parts[0][p.SLOT] == -1
+            continue
+        first = parts[0][p.FIRST_SLOT]
+        assert sorted(r[p.SLOT] for r in parts) == list(range(first, first + len(parts)))
+        assert len({r[p.COUNTER] for r in parts}) == 1
+        slots += [r[p.SLOT] for r in parts]
+        counters.append(parts[0][p.COUNTER])
+    assert sorted(slots) == list(range(plan.num_slots)) and plan.num_slots <= p.max_slots(num_ctas)
+    assert sorted(counters) == list(range(plan.num_counters)) and plan.num_counters <= p.max_counters(num_ctas)
+    assert len(plan.records) <= p.max_records(len(lengths), num_ctas)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.integers(0, 60_000), max_size=20), ctas)
+def test_the_merge_of_a_row_in_many_parts_is_shared_out_whole_and_no_cta_takes_three(lengths, num_ctas):
+    plan = p.make_plan(np.array(lengths, np.int64), num_ctas)
+    for parts in parts_by_row(plan).values():
+        shares = sorted(r[p.SHARE] for r in parts if r[p.SHARE] >= 0)
+        many = len(parts) > p.FEW_PARTS
+        assert shares == list(range(parts[0][p.NUM_SHARERS] if many else 0))
+        assert not many or shares
+    for a, b in zip(plan.first_record[:-1], plan.first_record[1:]):
+        assert (plan.records[a:b, p.SHARE] >= 0).sum() <= p.MAX_SHARES
+
+
+@pytest.mark.parametrize("lengths", [
+    [4096] * 64, [1024] * 256, [131072], [2048] * 64, np.random.default_rng(1).lognormal(6.3, 1, 128),
+    np.random.default_rng(2).lognormal(6, 1.5, 256), np.random.default_rng(3).lognormal(7, 1, 64),
+])
+def test_no_cta_of_a_large_batch_has_more_than_7_percent_over_the_mean(lengths):
+    lengths = np.maximum(1, np.asarray(lengths)).astype(np.int64)
+    load = loads(p.make_plan(lengths, H200_SMS))
+    assert load.max() <= 1.07 * tiles_of(lengths).sum() / H200_SMS + p._PART_COST_TILES
+
+
+def test_uniform_short_sequences_are_not_cut():
+    assert p.make_plan(np.full(256, 1024), H200_SMS).num_slots == 0
+
+
+def test_one_long_sequence_goes_over_all_ctas():
+    plan = p.make_plan(np.array([131072]), H200_SMS)
+    assert (loads(plan) > 0).all() and plan.num_counters == 1 and len(plan.records) == H200_SMS
+
+
+def test_a_small_batch_is_not_cut_into_single_tiles():
+    load = loads(p.make_plan(np.array([128]), H200_SMS))
+    assert np.count_nonzero(load) == 8 // p.MIN_TILES
+
+
+def test_an_empty_batch_has_no_parts():
+    plan = p.make_plan(np.zeros(0, np.int64), 4)
+    assert len(plan.records) == 0 and plan.num_ctas == 4
+
+
+def test_a_plan_does_not_depend_on_what_was_planned_before():
+    lengths = np.random.default_rng(0).integers(0, 4000, 50)
+    first = p.make_plan(lengths, 132)
+    p.make_plan(np.array([5, 6]), 132)
+    again = p.make_plan(lengths, 132)
+    assert (first.records == again.records).all() and (first.first_record == again.first_record).all()
+
+
+def test_a_negative_length_names_its_sequence():
+    with pytest.raises(InputError, match="sequence 1 has -3 tokens"):
+        p.make_plan(np.array([4, -3]), 8)
