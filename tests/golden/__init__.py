@@ -1,0 +1,1 @@
+"""Recordings of other programs, and how to read them."""

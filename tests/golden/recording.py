@@ -1,0 +1,55 @@
+"""A recording of vLLM's scheduler as arguments for a run, with block ids that start at 0."""
+
+import gzip
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pagesim.allocators.spec import Paged
+from pagesim.engine.rules import Linear, Scheduling
+from pagesim.trace.trace import Trace
+
+FOLDER = Path(__file__).parent / "vllm"
+NAMES = ("a_tiny", "c_arrivals", "d_chunked", "e_block64", "h_exact_blocks")
+
+
+@dataclass(frozen=True)
+class Recording:
+    trace: Trace
+    allocator: Paged
+    capacity_slots: int
+    max_model_len: int
+    scheduling: Scheduling
+    steps: list[dict]
+    per_request: list[dict]
+
+    @property
+    def arguments(self) -> tuple:
+        """Of ``Run``: each step lasts one second, so that step k starts at k seconds."""
+        return self.trace, self.allocator, self.capacity_slots, self.max_model_len, self.scheduling, Linear(1.0)
+
+
+def read(name: str) -> Recording:
+    data = json.loads(gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes()))
+    given = data["parameters"]
+    rows = np.array(data["requests"])
+    order = np.argsort(rows[:, 0], kind="stable")
+    assert (order == np.arange(len(rows))).all(), "requests are recorded in order of arrival"
+    trace = Trace(rows[:, 0].astype(np.float64), rows[:, 1].astype(np.int32), rows[:, 2].astype(np.int32))
+    scheduling = Scheduling(
+        max_num_seqs=given["max_num_seqs"], max_num_batched_tokens=given["max_num_batched_tokens"],
+        chunked_prefill=given["enable_chunked_prefill"], reserve_full_isl=given["scheduler_reserve_full_isl"])
+    allocator = Paged(given["block_size"], reuse="lifo", watermark=given["watermark"])
+    return Recording(trace, allocator, given["num_usable_blocks"] * given["block_size"], given["max_model_len"],
+                     scheduling, [from_zero(step) for step in data["steps"]], data["per_request"])
+
+
+def from_zero(step: dict) -> dict:
+    """The step without the null block: ids start at 0."""
+    step = dict(step)
+    if "tables" in step:
+        step["tables"] = {int(request): [block - 1 for block in table] for request, table in step["tables"].items()}
+        step["free_queue_end"] = [block - 1 for block in step["free_queue_end"]]
+    return step

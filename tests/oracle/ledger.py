@@ -1,0 +1,73 @@
+"""Every slot of the capacity gets one label; the ledger counts labels, and the fragmentation figures look at the holes."""
+
+from dataclasses import dataclass
+
+from pagesim.engine.result import PARTS
+
+
+@dataclass(frozen=True)
+class Instant:
+    """What the memory looks like after scheduling and before anything is given back."""
+
+    parts: dict[str, int]
+    allocated: int
+    refused: bool              # something waits, and the allocator refuses the head
+    holes: list[int]
+    largest_hole: float
+    unusable: float
+    no_hole: bool              # refused, and no hole is large enough
+    extfrag: int
+
+    @classmethod
+    def of(cls, memory, running, queue, scheduling, max_model_len: int) -> "Instant":
+        head = queue[0] if queue else None
+        refused, need = False, 0
+        if head:
+            chunks = [min(s.known - s.stored, scheduling.max_num_batched_tokens) for s in head]
+            if not scheduling.chunked_prefill:
+                chunks = [s.known - s.stored for s in head]
+            refused = memory.refuses(head, chunks, scheduling, len(running))
+            need = memory.need_slots(head, chunks, scheduling, len(running))
+        labels = label_slots(memory, running)
+        if memory.contiguous and refused and memory.free_slots() >= need:
+            labels = ["stranded" if label == "idle" else label for label in labels]
+        parts = {part: labels.count(part) for part in PARTS}
+        allocated = sum(parts[part] for part in PARTS[:4])
+        holes, free = memory.holes(), memory.free_slots()
+        if not memory.contiguous:
+            return cls(parts, allocated, refused, holes, 0.0, 0.0, False, 0)
+        q = memory.wanted(head[0]) if head else max_model_len
+        no_hole = refused and all(hole < q for hole in holes)
+        return cls(parts, allocated, refused, holes, largest_hole(holes, free), unusable(holes, free, q), no_hole,
+                   extfrag_index(holes, free, q) if no_hole else 0)
+
+
+def label_slots(memory, running) -> list[str]:
+    capacity = memory.remainder + (len(memory.owner) if memory.contiguous else memory.num_blocks * memory.block_size)
+    labels = ["idle"] * (capacity - memory.remainder) + ["remainder"] * memory.remainder
+    for sequence in running:
+        for position, slot in enumerate(memory.slots(sequence)):
+            assert labels[slot] == "idle", f"slot {slot} is owned twice"
+            if position < sequence.stored:
+                labels[slot] = "token_states"
+            elif position < min(memory.asked(sequence), sequence.final):
+                labels[slot] = "reserved"
+            elif position < memory.asked(sequence):
+                labels[slot] = "overreserved"
+            else:
+                labels[slot] = "rounding"
+    assert labels.count("idle") == memory.free_slots()
+    return labels
+
+
+def largest_hole(holes: list[int], free: int) -> float:
+    return 1 - max(holes) / free if free else 0.0
+
+
+def unusable(holes: list[int], free: int, q: int) -> float:
+    return (free - sum(hole // q * q for hole in holes)) / free if free else 0.0
+
+
+def extfrag_index(holes: list[int], free: int, q: int) -> int:
+    """Linux's mm/vmstat.c for a request that no hole can take."""
+    return 1000 - (1000 + 1000 * free // q) // len(holes) if holes else 0

@@ -1,0 +1,87 @@
+"""What the oracle writes down: one row a step, and the sums that a result holds."""
+
+from dataclasses import dataclass, field
+
+from pagesim.engine.result import PARTS, WAIT_CAUSES, WINDOWS, Column
+
+from .ledger import Instant
+
+
+@dataclass
+class Step:
+    index: int
+    start_s: float
+    instant: Instant | None = None
+    duration_s: float = 0.0
+    running: int = 0
+    waiting: int = 0
+    context_tokens: int = 0
+    prefill_tokens: int = 0
+    decode_tokens: int = 0
+    chunks: list[tuple[int, int]] = field(default_factory=list)     # (request, prefill tokens) in the order scheduled
+    decoded: list[tuple[int, int]] = field(default_factory=list)    # sequences that computed the token they sampled last
+    preempted: list[tuple[int, int]] = field(default_factory=list)
+    admitted: list[tuple[int, int]] = field(default_factory=list)
+    finished: list[tuple[int, int]] = field(default_factory=list)
+    stored: dict[tuple[int, int], int] = field(default_factory=dict)            # of the running, in their order
+    tables: dict[tuple[int, int], list[int]] = field(default_factory=dict)      # paged
+    regions: dict[tuple[int, int], tuple[int, int, int]] = field(default_factory=dict)  # start, asked, allocated
+    free_blocks_end: list[int] = field(default_factory=list)
+    holes_end: list[tuple[int, int]] = field(default_factory=list)
+    cause: str | None = None
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        return tuple(self.instant.parts[part] for part in PARTS)
+
+
+class Sums:
+    """Integrals, waiting time, counters, peaks and histograms since the warm-up."""
+
+    def __init__(self) -> None:
+        self.integrals = [[0.0] * len(Column) for _ in WINDOWS]
+        self.wait_s = dict.fromkeys(WAIT_CAUSES, 0.0)
+        self.counters = dict.fromkeys(
+            ("steps", "admissions", "preemptions", "recomputed_tokens", "swapped_blocks", "swap_fallbacks",
+             "copied_tokens", "failed_growths", "prefill_tokens", "decode_tokens", "output_tokens"), 0)
+        self.peaks = {"token_states": 0, "allocated": 0, "running": 0, "waiting": 0, "step": -1, "time_s": 0.0}
+        self.hole_slots_s = [0.0] * 64
+        self.waste_slots = [0] * 64
+        self.block_lifetime_steps = [0] * 64
+        self.table_run_blocks = [0] * 64
+
+    def time_passes(self, instant: Instant, duration_s: float, running: int, waiting: int) -> None:
+        parts = instant.parts
+        row = [1.0, *(parts[part] for part in PARTS), running, waiting, instant.largest_hole, instant.unusable,
+               float(parts["stranded"] > 0), float(instant.no_hole), instant.extfrag]
+        inside = (True, running > 0, waiting > 0, instant.refused)
+        for window, is_inside in enumerate(inside):
+            if is_inside:
+                for column, value in enumerate(row):
+                    self.integrals[window][column] += value * duration_s
+        for hole in instant.holes:
+            self.hole_slots_s[hole.bit_length()] += duration_s
+
+    def peak(self, step: Step) -> None:
+        token_states = step.instant.parts["token_states"]
+        if self.peaks["step"] < 0 or token_states > self.peaks["token_states"]:
+            self.peaks.update(step=step.index, time_s=step.start_s)
+        for name, value in (("token_states", token_states), ("allocated", step.instant.allocated),
+                            ("running", step.running), ("waiting", step.waiting)):
+            self.peaks[name] = max(self.peaks[name], value)
+
+    def blocks_released(self, sequence, step: int) -> None:
+        for taken in sequence.taken:
+            self.block_lifetime_steps[(step - taken).bit_length()] += 1
+        for run in adjacent_runs(sequence.blocks):
+            self.table_run_blocks[run.bit_length()] += 1
+
+
+def adjacent_runs(table: list[int]) -> list[int]:
+    runs = []
+    for i, block in enumerate(table):
+        if i > 0 and block == table[i - 1] + 1:
+            runs[-1] += 1
+        else:
+            runs.append(1)
+    return runs

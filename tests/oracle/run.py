@@ -1,0 +1,302 @@
+"""A run from the first arrival to the last step, by the numbered phases of the specification."""
+
+import math
+
+import numpy as np
+
+from pagesim.allocators.spec import Contiguous
+from pagesim.engine.rules import Linear
+from pagesim.errors import InputError
+
+from .arena import Arena
+from .arrivals import Closed, Timed
+from .ledger import Instant
+from .pool import Pool
+from .record import Step, Sums
+from .sequence import Sequence
+
+
+def duration_s(durations, prefill: int, decode: int, num_sequences: int, context: int) -> float:
+    if isinstance(durations, Linear):
+        return (durations.step_s + durations.prefill_token_s * prefill + durations.sequence_s * num_sequences
+                + durations.context_token_s * context)
+    tokens = prefill + decode
+    memory = ((durations.weight_bytes + durations.kv_bytes_per_token * (context + tokens))
+              / (0.8 * durations.bandwidth_bytes_per_s))
+    compute = ((durations.flops_per_token * tokens + durations.flops_per_context_token * context)
+               / (0.6 * durations.peak_flops_per_s))
+    return durations.overhead_s + max(memory, compute)
+
+
+class OracleRun:
+    """Same arguments as the engine's ``Run``; the whole run is made here.
+
+    Afterwards ``steps`` has a row for each step, ``sums`` what a result sums up, and the lists ``arrival_s``,
+    ``first_scheduled_s``, ``first_token_s``, ``finish_s``, ``status`` and ``preemptions`` an entry for each request.
+    """
+
+    def __init__(self, trace, allocator, capacity_slots, max_model_len, scheduling, durations, *, closed_users=None,
+                 until_s=None, warmup_s=0.0) -> None:
+        self.scheduling, self.durations, self.max_model_len = scheduling, durations, max_model_len
+        self.until_s, self.warmup_s = until_s, warmup_s
+        self.memory = make_memory(allocator, capacity_slots, max_model_len)
+        self.empty_memory = make_memory(allocator, capacity_slots, max_model_len)
+        self.requests = [make_sequences(trace, i) for i in range(len(trace))]
+        self.refuse_bad_input(allocator)
+        self.arrivals = Timed(trace.arrival_s) if closed_users is None else Closed(len(trace), closed_users)
+        self.status = ["unfinished"] * len(trace)
+        self.first_scheduled_s, self.first_token_s, self.finish_s = ([math.nan] * len(trace) for _ in range(3))
+        self.preemptions = [0] * len(trace)
+        self.unfinished_samples = [len(sequences) for sequences in self.requests]
+        host = scheduling.swap_slots
+        self.host_free = math.inf if host is None else host // self.memory.block_size
+        self.running, self.queue = [], []      # sequences in order of latest admission; lists of sequences admitted together
+        self.now_s, self.end_s, self.warm = 0.0, 0.0, False
+        self.steps, self.sums = [], Sums()
+        while self.advance():
+            pass
+        if not self.warm:
+            self.sums = Sums()     # no step after the warm-up: nothing is counted
+        self.arrival_s = self.arrivals.arrival_s
+
+    def refuse_bad_input(self, allocator) -> None:
+        if not self.scheduling.chunked_prefill and self.scheduling.max_num_batched_tokens < self.max_model_len:
+            raise InputError("without chunked prefill max_num_batched_tokens must be at least max_model_len")
+        if isinstance(allocator, Contiguous) and allocator.reserve == "max_tokens":
+            for row, (sequence, *_) in enumerate(self.requests):
+                if 0 < sequence.limit_tokens < sequence.output_tokens:
+                    raise InputError(f"request {row}: max_tokens is below its output tokens")
+
+    # Between steps.
+
+    def advance(self) -> bool:
+        """One step, with what arrives before it.  False when the run is over."""
+        if not self.running and not self.queue:
+            next_s = self.arrivals.next_s()
+            if next_s is None:
+                return False
+            self.now_s = max(self.now_s, next_s)
+        if self.until_s is not None and self.now_s >= self.until_s:
+            return False
+        num_rejected = self.arrive()
+        if not self.running and not self.queue:      # all that arrived were rejected, and no step follows
+            self.arrivals.request_left(num_rejected, self.now_s)
+            return True
+        if self.steps and self.warm and self.now_s > self.end_s:
+            gap = Instant.of(self.memory, [], [], self.scheduling, self.max_model_len)
+            self.sums.time_passes(gap, self.now_s - self.end_s, 0, 0)
+        if not self.warm and self.now_s >= self.warmup_s:
+            self.warm, self.sums = True, Sums()
+        self.step(num_rejected)
+        return True
+
+    def arrive(self) -> int:
+        num_rejected = 0
+        for row in self.arrivals.until(self.now_s):
+            reason = self.reason_to_reject(self.requests[row])
+            if reason is None:
+                self.queue.append(self.requests[row])
+            else:
+                self.status[row] = reason
+                num_rejected += 1
+        return num_rejected
+
+    def reason_to_reject(self, samples: list[Sequence]) -> str | None:
+        one, scheduling = samples[0], self.scheduling
+        if one.prompt_tokens + one.output_tokens > self.max_model_len:
+            return "exceeds_max_model_len"
+        if not self.empty_memory.could_ever_hold(one, len(samples)):
+            return "exceeds_memory"
+        if len(samples) > scheduling.max_num_seqs:
+            return "exceeds_scheduling"
+        if not scheduling.chunked_prefill and len(samples) * one.prompt_tokens > scheduling.max_num_batched_tokens:
+            return "exceeds_scheduling"
+        return None
+
+    # The step.
+
+    def step(self, num_rejected: int) -> None:
+        step = Step(len(self.steps), self.now_s)
+        self.steps.append(step)
+        self.budget = self.scheduling.max_num_batched_tokens
+        self.units_swapped = 0
+        for sequence in self.running:
+            sequence.computed = 0
+        self.schedule_running(step)
+        self.admit(step)
+        self.look(step)
+        self.account(step)
+        self.now_s = self.end_s = step.start_s + step.duration_s
+        self.sample()
+        self.finish(step)
+        step.free_blocks_end = [] if self.memory.contiguous else list(self.memory.free)
+        step.holes_end = self.memory.free_runs() if self.memory.contiguous else []
+        finished_requests = {request for request, _ in step.finished if self.status[request] == "completed"}
+        self.arrivals.request_left(num_rejected + len(finished_requests), self.now_s)
+
+    def compute(self, step: Step, sequence: Sequence, tokens: int) -> None:
+        self.budget -= tokens
+        sequence.computed = tokens
+        sequence.stored += tokens
+        if tokens == 0:
+            return
+        if sequence.prefilling:
+            step.chunks.append((sequence.request, tokens))
+            step.prefill_tokens += tokens
+        else:
+            assert tokens == 1
+            step.decoded.append(sequence.key)
+            step.decode_tokens += 1
+
+    def schedule_running(self, step: Step) -> None:
+        turn = 0
+        while turn < len(self.running) and self.budget > 0:
+            sequence = self.running[turn]
+            tokens = min(sequence.known - sequence.stored, self.budget)
+            while not self.memory.extend(sequence, tokens, step.index):
+                victim = self.running.pop()
+                self.preempt(step, victim)
+                if victim is sequence:
+                    return
+            self.compute(step, sequence, tokens)
+            turn += 1
+
+    def preempt(self, step: Step, victim: Sequence) -> None:
+        assert victim.computed == 0
+        units = self.memory.units(victim)
+        self.count_released_blocks(victim, step)
+        self.memory.release(victim)
+        if self.scheduling.preemption == "swap" and 0 < units <= self.host_free:
+            self.host_free -= units
+            self.units_swapped += units
+            self.sums.counters["swapped_blocks"] += units
+            victim.host_units = units
+        else:
+            if self.scheduling.preemption == "swap" and units > 0:
+                self.sums.counters["swap_fallbacks"] += 1
+            self.sums.counters["recomputed_tokens"] += victim.stored
+            victim.stored = 0
+            victim.prefilling = True
+        self.sums.counters["preemptions"] += 1
+        self.preemptions[victim.request] += 1
+        step.preempted.append(victim.key)
+        self.queue.insert(0, [victim])
+
+    def admit(self, step: Step) -> None:
+        while self.queue:
+            head = self.queue[0]
+            chunks, left = [], self.budget
+            for sequence in head:
+                chunks.append(min(sequence.known - sequence.stored, left))
+                left -= chunks[-1]
+            step.cause = self.cause_to_wait(step, head, chunks)
+            if step.cause is not None:
+                return
+            self.queue.pop(0)
+            self.memory.admit(head, chunks, step.index)
+            for sequence, tokens in zip(head, chunks):
+                self.enter(step, sequence, tokens)
+
+    def cause_to_wait(self, step: Step, head: list[Sequence], chunks: list[int]) -> str | None:
+        scheduling = self.scheduling
+        if step.preempted:
+            return "preemption"
+        if self.budget == 0:
+            return "budget"
+        if len(self.running) + len(head) > scheduling.max_num_seqs:
+            return "max_num_seqs"
+        if not scheduling.chunked_prefill and sum(s.known - s.stored for s in head) > self.budget:
+            return "budget"
+        if self.memory.refuses(head, chunks, scheduling, len(self.running)):
+            need = self.memory.need_slots(head, chunks, scheduling, len(self.running))
+            enough = self.memory.contiguous and self.memory.free_slots() >= need
+            return "fragmentation" if enough else "memory"
+        return None
+
+    def enter(self, step: Step, sequence: Sequence, tokens: int) -> None:
+        if sequence.host_units:
+            self.host_free += sequence.host_units
+            self.units_swapped += sequence.host_units
+            self.sums.counters["swapped_blocks"] += sequence.host_units
+            sequence.host_units = 0
+            sequence.prefilling = not (sequence.sampled > 0 and sequence.known - sequence.stored == 1)
+        if math.isnan(self.first_scheduled_s[sequence.request]):
+            self.first_scheduled_s[sequence.request] = step.start_s
+        self.running.append(sequence)
+        step.admitted.append(sequence.key)
+        self.compute(step, sequence, tokens)
+
+    def look(self, step: Step) -> None:
+        """Take the ledger and how long the step lasts."""
+        step.instant = Instant.of(self.memory, self.running, self.queue, self.scheduling, self.max_model_len)
+        scheduled = [s for s in self.running if s.computed > 0]
+        step.context_tokens = sum(s.stored for s in scheduled)
+        step.running = len(self.running)
+        step.waiting = sum(len(entry) for entry in self.queue)
+        step.duration_s = duration_s(self.durations, step.prefill_tokens, step.decode_tokens, len(scheduled),
+                                     step.context_tokens)
+        if self.units_swapped:
+            step.duration_s += self.units_swapped * self.memory.block_size * self.scheduling.swap_s_per_slot
+        step.stored = {s.key: s.stored for s in self.running}
+        for s in self.running:
+            if self.memory.contiguous:
+                step.regions[s.key] = (s.region.start, s.region.asked, s.region.allocated)
+            else:
+                step.tables[s.key] = list(s.blocks)
+
+    def account(self, step: Step) -> None:
+        counters = self.sums.counters
+        counters["steps"] += 1
+        counters["admissions"] += len(step.admitted)
+        counters["prefill_tokens"] += step.prefill_tokens
+        counters["decode_tokens"] += step.decode_tokens
+        if self.memory.contiguous:
+            counters["copied_tokens"] += self.memory.copied_tokens
+            counters["failed_growths"] += self.memory.failed_growths
+            self.memory.copied_tokens = self.memory.failed_growths = 0
+        self.sums.peak(step)
+        self.sums.time_passes(step.instant, step.duration_s, step.running, step.waiting)
+        if step.waiting:
+            self.sums.wait_s[step.cause] += step.waiting * step.duration_s
+
+    def sample(self) -> None:
+        for sequence in self.running:
+            if sequence.computed > 0 and sequence.stored == sequence.known:
+                sequence.sampled += 1
+                sequence.prefilling = False
+                self.sums.counters["output_tokens"] += 1
+                if math.isnan(self.first_token_s[sequence.request]):
+                    self.first_token_s[sequence.request] = self.now_s
+
+    def finish(self, step: Step) -> None:
+        for sequence in list(self.running):
+            if sequence.sampled < sequence.output_tokens:
+                continue
+            assert sequence.stored == sequence.final
+            waste = len(self.memory.slots(sequence)) - sequence.final
+            self.sums.waste_slots[waste.bit_length()] += 1
+            self.count_released_blocks(sequence, step)
+            self.memory.release(sequence)
+            self.running.remove(sequence)
+            step.finished.append(sequence.key)
+            self.unfinished_samples[sequence.request] -= 1
+            if self.unfinished_samples[sequence.request] == 0:
+                self.status[sequence.request] = "completed"
+                self.finish_s[sequence.request] = self.now_s
+
+    def count_released_blocks(self, sequence: Sequence, step: Step) -> None:
+        self.sums.blocks_released(sequence, step.index)
+
+
+def make_memory(allocator, capacity_slots: int, max_model_len: int):
+    if isinstance(allocator, Contiguous):
+        return Arena(allocator, capacity_slots, max_model_len)
+    return Pool(allocator, capacity_slots)
+
+
+def make_sequences(trace, row: int) -> list[Sequence]:
+    def cell(column, otherwise: int) -> int:
+        return otherwise if column is None else int(np.int64(column[row]))
+
+    return [Sequence(row, sample, cell(trace.prompt_tokens, 0), cell(trace.output_tokens, 0), cell(trace.max_tokens, 0))
+            for sample in range(cell(trace.num_samples, 1))]
