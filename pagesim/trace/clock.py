@@ -1,0 +1,105 @@
+"""Wall-clock times such as ``2023-11-16 18:17:03.9799600`` and ``2024-05-10T00:00:00.009930+00:00``, a column at once."""
+
+import re
+
+import numpy as np
+
+BAD = np.iinfo(np.int64).min
+_LAYOUT = "dddd-dd-dd dd:dd:dd"
+_NS = 10**9
+
+
+def looks_like_clock(text: str) -> bool:
+    return re.match(r"\s*\d{4}-\d\d-\d\d[ T]", text) is not None
+
+
+def parse_clocks(data: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Nanoseconds since 1970 of the fields ``data[start[i]:end[i]]``; a time without a zone is taken as UTC.
+
+    Args:
+        data: the text, uint8.
+        start, end: half-open byte ranges, int64, shape (num_fields,).
+
+    Returns:
+        int64, shape (num_fields,); ``BAD`` where the field is not a time.
+    """
+    width = max(int((end - start).max(initial=0)), len(_LAYOUT) + 1)
+    at = start[:, None] + np.arange(width)
+    text = np.where(at < end[:, None], data.take(at, mode="clip"), np.uint8(0))
+    good = _matches_layout(text)
+    year, month, day, hour, minute, second = (_digits(text, *span) for span in
+                                              ((0, 4), (5, 7), (8, 10), (11, 13), (14, 16), (17, 19)))
+    good &= (month >= 1) & (month <= 12) & (day >= 1) & (hour < 24) & (minute < 60) & (second < 61)
+    good &= (year >= 1970) & (year < 2262)  # what int64 nanoseconds hold
+    months = (year - 1970) * 12 + month - 1
+    first_day, next_month = (m.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) for m in (months, months + 1))
+    good &= day <= next_month - first_day
+    fraction_ns, zone_at = _fraction(text)
+    offset_s, zone_good = _zones(text, zone_at, end - start)
+    good &= zone_good
+    seconds = (first_day + day - 1) * 86400 + hour * 3600 + minute * 60 + second - offset_s
+    return np.where(good, seconds * _NS + fraction_ns, BAD)
+
+
+def _matches_layout(text: np.ndarray) -> np.ndarray:
+    good = np.ones(len(text), dtype=bool)
+    for column, kind in enumerate(_LAYOUT):
+        byte = text[:, column]
+        if kind == "d":
+            good &= byte - np.uint8(ord("0")) < 10
+        else:
+            good &= (byte == ord(kind)) | (kind == " " and byte == ord("T"))
+    return good
+
+
+def _digits(text: np.ndarray, first: int, last: int) -> np.ndarray:
+    value = np.zeros(len(text), dtype=np.int64)
+    for column in range(first, last):
+        value = value * 10 + text[:, column] - ord("0")
+    return value
+
+
+def _fraction(text: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Nanoseconds after the whole second, and the column at which the zone starts."""
+    fraction_ns = np.zeros(len(text), dtype=np.int64)
+    column = len(_LAYOUT)
+    running = text[:, column] == ord(".")
+    zone_at = np.where(running, column + 1, column)
+    unit_ns = _NS // 10
+    for column in range(column + 1, text.shape[1]):
+        digit = text[:, column] - np.uint8(ord("0"))
+        running &= digit < 10
+        if not running.any():
+            break
+        fraction_ns += np.where(running, digit.astype(np.int64) * unit_ns, 0)
+        zone_at += running
+        unit_ns //= 10
+    return fraction_ns, zone_at
+
+
+def _zones(text: np.ndarray, zone_at: np.ndarray, length: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds east of UTC, and whether the zone can be read and is present as in the first row (never mixed)."""
+    offset_s = np.zeros(len(text), dtype=np.int64)
+    good = np.ones(len(text), dtype=bool)
+    if (zone_at == length).all():
+        return offset_s, good
+    at = zone_at[:, None] + np.arange(7)
+    rest = np.take_along_axis(text, np.minimum(at, text.shape[1] - 1), axis=1)
+    rest = np.where(at < length[:, None], rest, np.uint8(0))
+    if (rest == rest[0]).all():  # one zone for all, as ever: no need to sort
+        zones, which = rest[:1], np.zeros(len(text), dtype=np.int64)
+    else:
+        zones, which = np.unique(rest, axis=0, return_inverse=True)
+    parsed = [_zone_s(zone.tobytes().rstrip(b"\0").decode("utf-8", "replace")) for zone in zones]
+    offset_s = np.array([value or 0 for value in parsed], dtype=np.int64)[which.ravel()]
+    good = np.array([value is not None for value in parsed])[which.ravel()]
+    return offset_s, good & ((zone_at < length) == (zone_at[0] < length[0]))
+
+
+def _zone_s(text: str) -> int | None:
+    if text in ("", "Z", "z", " UTC"):
+        return 0
+    match = re.fullmatch(r" ?([+-])(\d\d):?(\d\d)?", text)
+    if not match or int(match[2]) > 15 or int(match[3] or 0) > 59:
+        return None
+    return (int(match[2]) * 3600 + int(match[3] or 0) * 60) * (-1 if match[1] == "-" else 1)

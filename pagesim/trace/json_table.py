@@ -1,0 +1,108 @@
+"""JSON lines → tables of values, a column at a time, with the verbs of ``CsvTable``."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pagesim.errors import TraceError
+from pagesim.trace.clock import parse_clocks
+from pagesim.trace.decimals import parse_number
+
+_TOO_LARGE = 10**300  # a longer whole number has no float64
+
+
+@dataclass(frozen=True)
+class JsonTable:
+    """Some rows of a file.
+
+    Attributes:
+        rows: one object a row.
+        line: line number of each row in the file, int64, shape (num_rows,).
+    """
+
+    rows: list[dict]
+    line: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def head(self, num_rows: int) -> "JsonTable":
+        return JsonTable(self.rows[:num_rows], self.line[:num_rows])
+
+    def numbers(self, name: str) -> np.ndarray:
+        """float64, shape (num_rows,); NaN where the value is not a finite number."""
+        return np.array([_number(row.get(name)) for row in self.rows], dtype=np.float64)
+
+    def clocks(self, name: str) -> np.ndarray:
+        """Nanoseconds since 1970, int64, shape (num_rows,); ``clock.BAD`` where the value is not a time."""
+        texts = [row[name].encode() if isinstance(row.get(name), str) else b"" for row in self.rows]
+        end = np.cumsum([len(text) for text in texts], dtype=np.int64)
+        start = np.concatenate(([0], end[:-1])).astype(np.int64)
+        return parse_clocks(np.frombuffer(b"".join(texts) + b"\n", dtype=np.uint8), start, end)
+
+    def empty(self, name: str) -> np.ndarray:
+        """Whether the value is absent, null or an empty text, bool, shape (num_rows,)."""
+        return np.array([row.get(name) in (None, "") for row in self.rows], dtype=bool)
+
+    def labels(self, name: str) -> list[str | None]:
+        """The values as names to compare, None where empty."""
+        return [None if row.get(name) in (None, "") else str(row[name]) for row in self.rows]
+
+    def shown(self, name: str, row: int) -> str:
+        """The value in quotes, for a message."""
+        if name not in self.rows[row]:
+            return f"no {name!r}"
+        value = self.rows[row][name]
+        return repr(value if isinstance(value, str) else json.dumps(value))
+
+    def ids(self, name: str, row: int) -> list[int | str] | None:
+        """The ids of a value; None if it is not a list of whole numbers or texts."""
+        ids = self.rows[row].get(name)
+        return ids if isinstance(ids, list) and set(map(type, ids)) <= {int, str} else None
+
+
+def _number(value: object) -> float:
+    if isinstance(value, str):
+        return parse_number(value)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and abs(value) < _TOO_LARGE else np.nan
+
+
+def keys(line: bytes, where: str) -> list[str]:
+    """The keys of a file's first object."""
+    return list(_object(line, where))
+
+
+def tables(pieces: Iterator[bytes], first_line: int, path: str) -> Iterator[JsonTable]:
+    """The rows of a file as tables; blank lines are left out.
+
+    Raises:
+        TraceError: a line is not one JSON object, after the rows before it were given out.
+    """
+    for piece in pieces:
+        rows, line, complaint = [], [], None
+        for number, text in enumerate(piece.split(b"\n")[:-1], start=first_line):
+            if text.strip():
+                try:
+                    rows.append(_object(text, f"{path}:{number}"))
+                except TraceError as error:
+                    complaint = error
+                    break
+                line.append(number)
+        yield JsonTable(rows, np.array(line, dtype=np.int64))
+        if complaint:
+            raise complaint
+        first_line += piece.count(b"\n")
+
+
+def _object(line: bytes, where: str) -> dict:
+    shown = line.decode("utf-8", "replace").strip()[:60]
+    try:
+        value = json.loads(line)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise TraceError(f"{where}: not a JSON object on one line ({error}): {shown!r}; a JSON trace has one object a line") from None
+    if not isinstance(value, dict):
+        raise TraceError(f"{where}: not a JSON object: {shown!r}; a JSON trace has one object a line")
+    return value

@@ -1,0 +1,128 @@
+"""A trace file → ``Trace``."""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from pagesim.errors import TraceError
+from pagesim.trace import csv_table, json_table, source_file
+from pagesim.trace.clock import looks_like_clock
+from pagesim.trace.formats import Format, detect
+from pagesim.trace.rows import CLOCK_UNITS_PER_S, Rows, Table, requests
+from pagesim.trace.trace import Source, Trace
+
+_LONGEST_S = 10 * 365 * 86400
+
+
+def read_trace(path: str | Path, *, limit: int | None = None, strict: bool = False) -> Trace:
+    """Read a trace; its form is told by its header or keys.
+
+    Rows with 0 prompt or 0 output tokens (failed requests in public traces) are dropped and counted.  Arrivals are sorted,
+    ties in the order of the file, and moved so that the first is 0.  Prefix ids and sessions are numbered 0, 1, … in order of
+    appearance.
+
+    Args:
+        limit: rows to keep, the first of the file; those after them are not read.
+        strict: a row that would be dropped is an error.
+
+    Raises:
+        TraceError: ``file:line: what was found; what to do``.
+    """
+    if limit is not None and limit < 1:
+        raise TraceError(f"limit is the number of rows to keep, at least 1, got {limit}")
+    path = Path(path)
+    form, tables = _open(path)
+    parts, is_clock = [], None
+    for table in tables:
+        if is_clock is None and len(table):
+            is_clock = form.may_be_clock and looks_like_clock(table.shown(form.columns["arrival"], 0).strip("'"))
+        kept = sum(len(part.prompt_tokens) for part in parts)
+        parts.append(requests(table, form, str(path), is_clock=bool(is_clock), strict=strict, room=limit and limit - kept))
+        if limit and kept + len(parts[-1].prompt_tokens) == limit:
+            break
+    dropped = sum((part.dropped for part in parts), Counter())
+    read = sum(part.read for part in parts)
+    if read == sum(dropped.values()):
+        rows = "; ".join(f"{count:,} with {reason}" for reason, count in dropped.items())
+        raise TraceError(f"{path}: no requests: {f'all {read:,} rows were dropped ({rows})' if read else 'a header and nothing below it'}")
+    source = Source(str(path), form.name, source_file.sha256(path), read, dict(dropped),
+                    parts[0].block_tokens if form.columns.get("prefix_ids") else None)
+    return _trace(parts, form, CLOCK_UNITS_PER_S if is_clock else form.units_per_s, source)
+
+
+def _open(path: Path) -> tuple[Format, Iterator[Table]]:
+    """The form of a file and its rows."""
+    pieces = source_file.chunks(path)
+    first = next(pieces)
+    body = first.lstrip(b" \n")
+    line_number = first.count(b"\n", 0, len(first) - len(body)) + 1
+    head, _, rest = body.partition(b"\n")
+    where = f"{path}:{line_number}"
+    if head.startswith((b"{", b"[")):
+        form = detect(json_table.keys(head, where), where)
+        return form, json_table.tables(itertools.chain([body], pieces), line_number, str(path))
+    names = csv_table.header(head, where)
+    return detect(names, where), csv_table.tables(itertools.chain([rest] if rest else [], pieces), names, line_number + 1, str(path))
+
+
+def _trace(parts: list[Rows], form: Format, units_per_s: int | None, source: Source) -> Trace:
+    def joined(name: str) -> np.ndarray | None:
+        columns = [getattr(part, name) for part in parts]
+        return None if columns[0] is None else np.concatenate(columns)
+
+    order, arrival_s = None, None
+    if units_per_s:
+        order, arrival_s = _in_order(joined("arrival"), units_per_s)
+        _refuse_long_span(arrival_s, form, source)
+    prefix_ids, prefix_offsets, session = None, None, None
+    if "prefix_ids" in form.columns:
+        prefix_ids, prefix_offsets = _numbered_prefixes(_reordered([ids for part in parts for ids in part.prefix_ids], order))
+    if "session" in form.columns:
+        names = [name for part in parts for name in part.session]
+        if "parent" in form.columns:
+            names = _roots(names, [name for part in parts for name in part.parent])
+        session = _numbered(_reordered(names, order))
+    columns = {name: joined(name) for name in ("prompt_tokens", "output_tokens", "max_tokens", "num_samples")}
+    if order is not None:
+        columns = {name: column if column is None else column[order] for name, column in columns.items()}
+    return Trace(arrival_s, **columns, prefix_ids=prefix_ids, prefix_offsets=prefix_offsets, session=session, source=source)
+
+
+def _in_order(arrival: np.ndarray, units_per_s: int) -> tuple[np.ndarray | None, np.ndarray]:
+    """The order of arrival (None: the file's), and seconds after the first."""
+    order = None if (arrival[1:] >= arrival[:-1]).all() else np.argsort(arrival, kind="stable")
+    arrival = arrival if order is None else arrival[order]
+    return order, (arrival - arrival[0]) / units_per_s
+
+
+def _refuse_long_span(arrival_s: np.ndarray, form: Format, source: Source) -> None:
+    if arrival_s[-1] > _LONGEST_S:
+        raise TraceError(f"{source.path}: the last request arrives {arrival_s[-1] / 86400 / 365:,.0f} years after the first, which makes no "
+                         f"sense: column {form.columns['arrival']!r} is not in the unit its name says; name it arrival_ms, arrival_us or "
+                         "arrival_ns")
+
+
+def _reordered(values: list, order: np.ndarray | None) -> list:
+    return values if order is None else [values[i] for i in order]
+
+
+def _numbered(names: Iterable) -> np.ndarray:
+    """0, 1, … by first appearance, -1 for None."""
+    numbers: dict = {}
+    return np.array([-1 if name is None else numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
+
+
+def _numbered_prefixes(ids: list[list[int | str]]) -> tuple[np.ndarray, np.ndarray]:
+    offsets = np.concatenate(([0], np.cumsum([len(own) for own in ids], dtype=np.int64)))
+    return _numbered(itertools.chain.from_iterable(ids)), offsets
+
+
+def _roots(names: list[str], parents: list[str]) -> list[str]:
+    """The first chat of the conversation each chat belongs to; a parent outside the file stands for itself."""
+    root: dict[str, str] = {}
+    for name, parent in zip(names, parents):
+        root[name] = name if parent in (None, "-1") else root.get(parent, parent)
+    return [root[name] for name in names]
