@@ -1,0 +1,140 @@
+"""The inner loop that decode and prefill share: a tile of query rows attends to a run of tokens through a block table."""
+
+import os
+
+import triton
+import triton.language as tl
+
+INTERPRET = os.environ.get("TRITON_INTERPRET") == "1"
+
+LOG2E = tl.constexpr(1.4426950408889634)
+
+
+@triton.jit
+def attend(q, k_ptr, v_ptr, table_ptr, position, first, open_first, open_end, end, scale, block_stride, token_stride, k_dims, v_dims,
+           K_DIM: tl.constexpr, V_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr, WINDOW: tl.constexpr,
+           SOFTCAP: tl.constexpr, INTERPRET: tl.constexpr):
+    """Softmax over the tokens [first, end); in the whole tiles of [open_first, open_end) every row sees every token.
+
+    Args:
+        q: (rows, padded head_dim); rows beyond the queries may hold anything finite.
+        k_ptr, v_ptr: the head's first element in block 0.
+        table_ptr: the sequence's block ids.
+        position: (rows,) each row's own token; it sees tokens <= position, with WINDOW >= 0 those >= position - WINDOW.
+        k_dims, v_dims: 0, 1, 2, … up to a power of two; those >= K_DIM or V_DIM are padding.
+
+    Returns:
+        (maximum, total, out): base-2 running maximum and sum of each row, and its unnormalised output.  A row that saw
+        nothing has -inf, 0 and zeros.
+    """
+    rows: tl.constexpr = q.shape[0]
+    tokens = tl.arange(0, TILE)
+    maximum = tl.full([rows], float("-inf"), tl.float32)
+    total = tl.zeros([rows], tl.float32)
+    out = tl.zeros([rows, v_dims.shape[0]], tl.float32)
+    # The ids of the next tile are loaded one tile ahead: an address that depends on a load in the same round would halve
+    # the depth of the pipeline.
+    block = tl.load(table_ptr + (first + tokens) // BLOCK_SIZE, mask=first + tokens < end, other=0)
+    if WINDOW >= 0:
+        block, maximum, total, out = _masked_tiles(
+            q, k_ptr, v_ptr, table_ptr, position, first, open_first, end, block, maximum, total, out, scale, block_stride, token_stride,
+            k_dims, v_dims, K_DIM, V_DIM, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, INTERPRET)
+    for start in tl.range(open_first, open_end, TILE):
+        token = start + tokens
+        offset = block.to(tl.int64) * block_stride + (token % BLOCK_SIZE) * token_stride
+        block = tl.load(table_ptr + (token + TILE) // BLOCK_SIZE, mask=token + TILE < end, other=0)
+        k = tl.load(k_ptr + offset[:, None] + k_dims[None, :], mask=(k_dims < K_DIM)[None, :], other=0.0)
+        v = tl.load(v_ptr + offset[:, None] + v_dims[None, :], mask=(v_dims < V_DIM)[None, :], other=0.0)
+        scores = _scores(q, k, scale, SOFTCAP, INTERPRET)
+        maximum, total, out = _accumulate(scores, v, q, maximum, total, out, INTERPRET)
+    block, maximum, total, out = _masked_tiles(
+        q, k_ptr, v_ptr, table_ptr, position, open_end, end, end, block, maximum, total, out, scale, block_stride, token_stride,
+        k_dims, v_dims, K_DIM, V_DIM, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, INTERPRET)
+    return maximum, total, out
+
+
+@triton.jit
+def _masked_tiles(q, k_ptr, v_ptr, table_ptr, position, first, last, end, block, maximum, total, out, scale, block_stride, token_stride,
+                  k_dims, v_dims, K_DIM: tl.constexpr, V_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr,
+                  WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, INTERPRET: tl.constexpr):
+    """The tiles that start in [first, last): at the edge of the window, on the diagonal, or behind the end."""
+    tokens = tl.arange(0, TILE)
+    for start in tl.range(first, last, TILE, num_stages=1):
+        token = start + tokens
+        stored = token < end
+        offset = block.to(tl.int64) * block_stride + (token % BLOCK_SIZE) * token_stride
+        block = tl.load(table_ptr + (token + TILE) // BLOCK_SIZE, mask=token + TILE < end, other=0)
+        # Slots behind the end may hold NaN: masking the scores is not enough, since 0 · NaN is NaN.
+        k = tl.load(k_ptr + offset[:, None] + k_dims[None, :], mask=stored[:, None] & (k_dims < K_DIM)[None, :], other=0.0)
+        v = tl.load(v_ptr + offset[:, None] + v_dims[None, :], mask=stored[:, None] & (v_dims < V_DIM)[None, :], other=0.0)
+        scores = _scores(q, k, scale, SOFTCAP, INTERPRET)
+        seen = stored[None, :] & (token[None, :] <= position[:, None])
+        if WINDOW >= 0:
+            seen = seen & (token[None, :] >= position[:, None] - WINDOW)
+        scores = tl.where(seen, scores, float("-inf"))
+        maximum, total, out = _accumulate(scores, v, q, maximum, total, out, INTERPRET)
+    return block, maximum, total, out
+
+
+@triton.jit
+def open_tiles(first, end, low, high, TILE: tl.constexpr, WINDOW: tl.constexpr):
+    """Whole tiles of [first, end) in which rows at positions low … high see every token: their start and their end."""
+    open_first = first
+    if WINDOW >= 0:
+        edge = tl.minimum(high - WINDOW, end)
+        open_first = first + (tl.maximum(edge - first, 0) + TILE - 1) // TILE * TILE
+    open_end = open_first + tl.maximum(tl.minimum(end, low + 1) - open_first, 0) // TILE * TILE
+    return open_first, open_end
+
+
+@triton.jit
+def _scores(q, k, scale, SOFTCAP: tl.constexpr, INTERPRET: tl.constexpr):
+    """Scores in base 2: exp2(score) is e to the natural score."""
+    k = k.to(q.dtype)
+    if INTERPRET and q.dtype == tl.bfloat16:  # the interpreter multiplies the bits of bf16 operands
+        scores = tl.dot(q.to(tl.float32), tl.trans(k.to(tl.float32)))
+    else:
+        scores = tl.dot(q, tl.trans(k), input_precision="ieee")
+    if SOFTCAP > 0:
+        return SOFTCAP * tanh(scores * (scale / SOFTCAP)) * LOG2E
+    return scores * (scale * LOG2E)
+
+
+@triton.jit
+def tanh(x):
+    """tanh that neither overflows far from 0 nor loses digits near it."""
+    square = x * x
+    near = x * (1 + square * (-1 / 3 + square * (2 / 15 + square * (-17 / 315 + square * (62 / 2835)))))
+    e = tl.exp2(tl.abs(x) * (-2 * LOG2E))
+    far = (1 - e) / (1 + e)
+    return tl.where(square < 0.04, near, tl.where(x < 0, -far, far))
+
+
+@triton.jit
+def _accumulate(scores, v, q, maximum, total, out, INTERPRET: tl.constexpr):
+    """One tile into the running softmax; a row whose scores are all -inf is left as it is."""
+    new = tl.maximum(maximum, tl.max(scores, 1))
+    base = tl.where(new == float("-inf"), 0.0, new)
+    weights = tl.exp2(scores - base[:, None])
+    keep = tl.exp2(maximum - base)
+    total = total * keep + tl.sum(weights, 1)
+    if INTERPRET and q.dtype == tl.bfloat16:
+        out = tl.dot(weights, v.to(tl.float32), out * keep[:, None])
+    else:
+        out = tl.dot(weights.to(q.dtype), v.to(q.dtype), out * keep[:, None], input_precision="ieee")
+    return new, total, out
+
+
+@triton.jit
+def normalise(total, out):
+    """``out / total``; zeros where nothing was seen."""
+    return out / tl.where(total == 0, 1.0, total)[:, None]
+
+
+@triton.jit
+def round_to(x, dtype: tl.constexpr, INTERPRET: tl.constexpr):
+    """``x`` of fp32 in ``dtype``, rounded to nearest even; the interpreter would cut bf16 off."""
+    if INTERPRET and dtype == tl.bfloat16:
+        bits = x.to(tl.uint32, bitcast=True)
+        x = ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).to(tl.float32, bitcast=True)
+    return x.to(dtype)

@@ -1,0 +1,167 @@
+"""Paged decode for every shape: a few query tokens a sequence attend to its cache through the block table.
+
+One kernel for every block size, group, head_dim and dtype, written for memory bandwidth and not for one GPU.  Sequences
+are cut into items (``split``); an item that is not a whole sequence leaves a partial result, and a second kernel merges.
+"""
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from pagesim.kernels.attend import INTERPRET, attend, normalise, open_tiles, round_to
+from pagesim.kernels.pool import geometry
+from pagesim.kernels.split import CUT_INTS, ITEM_INTS, Split
+from pagesim.kernels.validate import check_decode
+
+MERGE_PARTS = 8
+MAX_ROWS = 64
+
+
+class Workspace(NamedTuple):
+    """Partial results of cut sequences: fp32 outputs (parts, q_len, num_q_heads, head_dim) and base-2 log sums."""
+
+    out: torch.Tensor
+    log_sum: torch.Tensor
+
+
+def make_workspace(num_parts: int, q_len: int, num_q_heads: int, head_dim: int, device: torch.device) -> Workspace:
+    out = torch.empty((num_parts, q_len, num_q_heads, head_dim), dtype=torch.float32, device=device)
+    return Workspace(out, torch.empty(out.shape[:-1], dtype=torch.float32, device=device))
+
+
+def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, lengths: torch.Tensor,
+           plan: Split, *, layout: str, scale: float | None = None, window: int | None = None, softcap: float | None = None,
+           k_scale: float = 1.0, v_scale: float = 1.0, out: torch.Tensor | None = None, workspace: Workspace | None = None,
+           tile_tokens: int | None = None) -> torch.Tensor:
+    """Attention of each sequence's last ``q_len`` tokens over its paged cache, causal.
+
+    Args:
+        q: (num_seqs, q_len, num_q_heads, head_dim), contiguous, fp16, bf16 or fp32.
+        k_cache, v_cache: the pool in ``layout``, of q's dtype or fp8 e4m3, of equal shape and strides.
+        block_table: int32 (num_seqs, max_blocks), rows contiguous.
+        lengths: int32 (num_seqs,), visible tokens, the queries' own included; may be 0.
+        plan: items that cover each sequence; made from lengths not larger than ``lengths``.
+        window: a query sees its own token and this many before it.
+        softcap: scores become ``softcap · tanh(score / softcap)``.
+        k_scale, v_scale: a cached value times its scale is the value meant.
+        workspace: reused partial results; must hold the plan's parts.
+
+    Returns:
+        ``out``, shape and dtype of ``q``; zeros for queries that see nothing.
+
+    Raises:
+        InputError: arguments that do not fit together; on the CPU also wrong table entries.
+    """
+    check_decode(q, k_cache, v_cache, block_table, lengths, layout=layout, window=window, softcap=softcap, out=out)
+    pool = geometry(k_cache, layout)
+    num_seqs, q_len, num_q_heads, head_dim = q.shape
+    out = torch.empty_like(q) if out is None else out
+    if workspace is None:
+        workspace = make_workspace(plan.num_parts, q_len, num_q_heads, head_dim, q.device)
+    assert workspace.out.shape[0] >= plan.num_parts and workspace.out.shape[1:] == q.shape[1:]
+    group = num_q_heads // pool.num_kv_heads
+    rows = min(MAX_ROWS, max(16, triton.next_power_of_2(q_len * group)))  # 16: the least side of a tensor-core product
+    row_tiles = triton.cdiv(q_len * group, rows)
+    padded = triton.next_power_of_2(head_dim)
+    if len(plan.items):
+        _decode[(len(plan.items) * row_tiles * pool.num_kv_heads,)](
+            q, k_cache, v_cache, block_table, lengths, plan.items, out, workspace.out, workspace.log_sum,
+            (head_dim ** -0.5 if scale is None else scale) * k_scale, v_scale,
+            block_table.stride(0), pool.block_stride, pool.token_stride, pool.head_stride,
+            Q_LEN=q_len, GROUP=group, NUM_KV_HEADS=pool.num_kv_heads, HEAD_DIM=head_dim, PADDED=padded,
+            BLOCK_SIZE=pool.block_size, TILE=tile_tokens or default_tile(padded, k_cache.dtype), ROWS=rows, ROW_TILES=row_tiles,
+            WINDOW=-1 if window is None else window, SOFTCAP=softcap or 0.0, ITEM_INTS=ITEM_INTS, INTERPRET=INTERPRET,
+            num_warps=4 if rows * padded <= 64 * 128 else 8, num_stages=3)
+    if len(plan.cuts):
+        _merge[(len(plan.cuts) * q_len * num_q_heads,)](
+            plan.cuts, workspace.out, workspace.log_sum, out, ROWS=q_len * num_q_heads, HEAD_DIM=head_dim, PADDED=padded,
+            PARTS=MERGE_PARTS, CUT_INTS=CUT_INTS, INTERPRET=INTERPRET, num_warps=2)
+    return out
+
+
+def default_tile(padded_head_dim: int, dtype: torch.dtype) -> int:
+    """Tokens of a tile: two buffers of K and V tiles, with what else an SM holds, leave room for two or three CTAs."""
+    return 64 if padded_head_dim * dtype.itemsize <= 256 else 32
+
+
+@triton.jit(do_not_specialize=["table_stride"])
+def _decode(q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, items_ptr, out_ptr, part_out_ptr, part_log_sum_ptr,
+            scale, v_scale, table_stride, block_stride: tl.int64, token_stride: tl.int64, head_stride: tl.int64,
+            Q_LEN: tl.constexpr, GROUP: tl.constexpr, NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED: tl.constexpr,
+            BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr, ROW_TILES: tl.constexpr,
+            WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, ITEM_INTS: tl.constexpr, INTERPRET: tl.constexpr):
+    """A program takes one item, one KV head and up to ROWS rows, a row being one query of one of the head's GROUP heads."""
+    pid = tl.program_id(0)
+    head = pid % NUM_KV_HEADS
+    row_tile = pid // NUM_KV_HEADS % ROW_TILES
+    item_ptr = items_ptr + (pid // (NUM_KV_HEADS * ROW_TILES)) * ITEM_INTS
+    seq = tl.load(item_ptr)
+    if seq < 0:
+        return
+    first = tl.load(item_ptr + 1)
+    end = tl.load(item_ptr + 2)
+    part = tl.load(item_ptr + 3)
+    row = row_tile * ROWS + tl.arange(0, ROWS)
+    query = row // GROUP
+    valid = row < Q_LEN * GROUP
+    before = tl.load(lengths_ptr + seq) - Q_LEN  # tokens in front of the first query
+    low = before + row_tile * ROWS // GROUP      # positions of this tile's first and last query
+    high = before + tl.minimum(row_tile * ROWS + ROWS - 1, Q_LEN * GROUP - 1) // GROUP
+    end = tl.minimum(end, high + 1)
+    if WINDOW >= 0:
+        first = tl.maximum(first, low - WINDOW)  # what lies before may be evicted
+    open_first, open_end = open_tiles(first, end, low, high, TILE, WINDOW)
+
+    dims = tl.arange(0, PADDED)
+    cell = valid[:, None] & (dims < HEAD_DIM)[None, :]
+    offset = query * (NUM_KV_HEADS * GROUP) + head * GROUP + row % GROUP  # row within the sequence's block of outputs
+    out_row = seq.to(tl.int64) * (Q_LEN * NUM_KV_HEADS * GROUP) + offset
+    q = tl.load(q_ptr + out_row[:, None] * HEAD_DIM + dims[None, :], mask=cell, other=0.0)
+    maximum, total, out = attend(
+        q, k_ptr + head * head_stride, v_ptr + head * head_stride, table_ptr + seq.to(tl.int64) * table_stride,
+        before + query, first, open_first, open_end, end, scale, block_stride, token_stride, dims, dims, HEAD_DIM, HEAD_DIM, BLOCK_SIZE,
+        TILE, WINDOW, SOFTCAP, INTERPRET)
+    out = normalise(total, out) * v_scale
+    if part < 0:
+        tl.store(out_ptr + out_row[:, None] * HEAD_DIM + dims[None, :], round_to(out, out_ptr.dtype.element_ty, INTERPRET), mask=cell)
+    else:
+        part_row = part.to(tl.int64) * (Q_LEN * NUM_KV_HEADS * GROUP) + offset
+        tl.store(part_out_ptr + part_row[:, None] * HEAD_DIM + dims[None, :], out, mask=cell)
+        log_sum = tl.where(total == 0, float("-inf"), maximum + tl.log2(tl.where(total == 0, 1.0, total)))  # NaN stays NaN
+        tl.store(part_log_sum_ptr + part_row, log_sum, mask=valid)
+
+
+@triton.jit
+def _merge(cuts_ptr, part_out_ptr, part_log_sum_ptr, out_ptr, ROWS: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED: tl.constexpr,
+           PARTS: tl.constexpr, CUT_INTS: tl.constexpr, INTERPRET: tl.constexpr):
+    """A program merges the parts of one output row of a cut sequence; parts that saw nothing weigh nothing."""
+    pid = tl.program_id(0)
+    row = pid % ROWS
+    cut_ptr = cuts_ptr + pid // ROWS * CUT_INTS
+    seq = tl.load(cut_ptr)
+    if seq < 0:
+        return
+    first = tl.load(cut_ptr + 1)
+    end = tl.load(cut_ptr + 2)
+    dims = tl.arange(0, PADDED)
+    maximum = tl.full([1], float("-inf"), tl.float32)
+    total = tl.zeros([1], tl.float32)
+    out = tl.zeros([PADDED], tl.float32)
+    for start in tl.range(first, end, PARTS):
+        part = start + tl.arange(0, PARTS)
+        part_row = part.to(tl.int64) * ROWS + row
+        log_sum = tl.load(part_log_sum_ptr + part_row, mask=part < end, other=float("-inf"))
+        part_out = tl.load(part_out_ptr + part_row[:, None] * HEAD_DIM + dims[None, :],
+                           mask=(part < end)[:, None] & (dims < HEAD_DIM)[None, :], other=0.0)
+        new = tl.maximum(maximum, tl.max(log_sum, 0))
+        base = tl.where(new == float("-inf"), 0.0, new)
+        weights = tl.exp2(log_sum - base)
+        keep = tl.exp2(maximum - base)
+        total = total * keep + tl.sum(weights, 0)
+        out = out * keep + tl.sum(weights[:, None] * part_out, 0)
+        maximum = new
+    out = out / tl.where(total == 0, 1.0, total)
+    tl.store(out_ptr + (seq.to(tl.int64) * ROWS + row) * HEAD_DIM + dims, round_to(out, out_ptr.dtype.element_ty, INTERPRET),
+             mask=dims < HEAD_DIM)

@@ -1,0 +1,83 @@
+"""Cutting the sequences of a batch into work items for the general decode kernel."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from pagesim.errors import InputError
+
+ITEM_INTS = 4  # sequence, first token, end token, part (-1: the item is the whole sequence)
+CUT_INTS = 4   # sequence, first part, end part, unused: 16 bytes, one load
+
+WAVES = 4             # items for each SM and head group that a batch is cut into, if it is long enough
+MIN_ITEM_TOKENS = 256  # below this the merge costs more than the cut saves
+MAX_ITEM_TOKENS = 2048
+ALIGN_TOKENS = 64
+
+
+@dataclass(frozen=True)
+class Split:
+    """Work items, and how the parts of a cut sequence merge.
+
+    Attributes:
+        items: int32, shape (num_items, 4), longest first: hardware hands them out in this order, so that short ones
+            fill the gaps.  A sequence of -1 is padding and does nothing.
+        cuts: int32, shape (num_cuts, 4); a sequence of -1 is padding.
+        num_parts: partial results; the workspace holds at least so many.
+    """
+
+    items: torch.Tensor
+    cuts: torch.Tensor
+    num_parts: int
+
+
+def item_tokens(total_tokens: int, num_head_groups: int, num_sms: int) -> int:
+    """How long an item may be: as long as leaves ``WAVES`` items to an SM, within bounds."""
+    fair = -(-total_tokens * num_head_groups // (num_sms * WAVES))
+    return min(MAX_ITEM_TOKENS, max(MIN_ITEM_TOKENS, -(-fair // ALIGN_TOKENS) * ALIGN_TOKENS))
+
+
+def split(lengths: np.ndarray, max_item_tokens: int, *, device: str | torch.device, q_len: int = 1, window: int | None = None,
+          pad_items: int = 0, pad_cuts: int = 0) -> Split:
+    """Cut each sequence into equal items of at most ``max_item_tokens``.
+
+    How a sequence is cut depends on nothing but its own length and ``max_item_tokens``: with the latter fixed, a row is
+    computed in the same order alone and in any batch, to the last bit.
+
+    Args:
+        lengths: visible tokens, shape (num_seqs,), on the host; 0 gets an item too, so that its output is written.
+        q_len: queries of each sequence, its last tokens.
+        window: tokens before a query's own that it sees; what no query sees is in no item.
+        pad_items, pad_cuts: least rows of ``items`` and ``cuts``, for buffers of a captured graph.
+
+    Raises:
+        InputError: a negative length, or no tokens to an item.
+    """
+    lengths = np.asarray(lengths, np.int64)
+    if lengths.size and lengths.min() < 0:
+        raise InputError(f"sequence {int(lengths.argmin())} has {int(lengths.min())} tokens; a length is 0 or more")
+    if max_item_tokens < 1:
+        raise InputError(f"an item needs at least 1 token, got {max_item_tokens}")
+    begin = np.zeros_like(lengths) if window is None else np.maximum(lengths - q_len - window, 0)
+    count = np.maximum(-(-(lengths - begin) // max_item_tokens), 1)
+    step = -(-(-(-(lengths - begin) // count)) // ALIGN_TOKENS) * ALIGN_TOKENS
+    step = np.minimum(step, max_item_tokens)
+    count = np.maximum(-(-(lengths - begin) // np.maximum(step, 1)), 1)
+
+    cut = count > 1
+    first_part = np.cumsum(np.where(cut, count, 0)) - np.where(cut, count, 0)
+    seq = np.repeat(np.arange(len(lengths)), count)
+    index = np.arange(len(seq)) - np.repeat(np.cumsum(count) - count, count)
+    first = begin[seq] + index * step[seq]
+    end = np.minimum(first + step[seq], lengths[seq])
+    part = np.where(cut[seq], first_part[seq] + index, -1)
+    items = np.stack([seq, first, end, part], 1)[np.argsort(first - end, kind="stable")]
+    cuts = np.stack([np.arange(len(lengths)), first_part, first_part + count, np.zeros_like(count)], 1)[cut]
+    return Split(_padded(items, pad_items, device), _padded(cuts, pad_cuts, device), int(np.where(cut, count, 0).sum()))
+
+
+def _padded(rows: np.ndarray, least: int, device: str | torch.device) -> torch.Tensor:
+    full = np.full((max(len(rows), least), rows.shape[1]), -1, np.int32)
+    full[:len(rows)] = rows
+    return torch.from_numpy(full).to(device)

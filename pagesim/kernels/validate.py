@@ -1,0 +1,117 @@
+"""What a kernel call must satisfy, checked on the host: a wrong id would read foreign memory and say nothing."""
+
+import numpy as np
+import torch
+
+from pagesim.errors import InputError
+from pagesim.kernels.pool import Geometry, geometry
+
+QUERY_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+CACHE_8BIT = torch.float8_e4m3fn
+MAX_HEAD_DIM = 256
+MAX_BLOCK_SIZE = 1 << 20
+
+
+def check_pool(k_cache: torch.Tensor, v_cache: torch.Tensor, dtype: torch.dtype, layout: str) -> Geometry:
+    """K and V are of one shape, strides, dtype and device; their dtype is ``dtype`` or fp8."""
+    pool = geometry(k_cache, layout)
+    if pool != geometry(v_cache, layout) or k_cache.dtype != v_cache.dtype or k_cache.device != v_cache.device:
+        raise InputError("k_cache and v_cache must agree in shape, strides, dtype and device, got "
+                         f"{_describe(k_cache)} and {_describe(v_cache)}")
+    if k_cache.dtype not in (dtype, CACHE_8BIT):
+        raise InputError(f"the cache must be {dtype} or {CACHE_8BIT}, got {k_cache.dtype}")
+    return pool
+
+
+def check_queries(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, layout: str) -> Geometry:
+    """The queries' last two dimensions are heads and head_dim that fit the pool."""
+    if q.dtype not in QUERY_DTYPES or not q.is_contiguous():
+        raise InputError(f"q must be contiguous and one of {', '.join(map(str, QUERY_DTYPES))}, got {_describe(q)}")
+    pool = check_pool(k_cache, v_cache, q.dtype, layout)
+    if q.device != k_cache.device:
+        raise InputError(f"q is on {q.device} and the cache on {k_cache.device}")
+    num_q_heads, head_dim = q.shape[-2:]
+    if head_dim != pool.head_dim or not 1 <= head_dim <= MAX_HEAD_DIM:
+        raise InputError(f"head_dim of q and cache must be equal and at most {MAX_HEAD_DIM}, got {head_dim} and {pool.head_dim}")
+    if pool.num_kv_heads < 1 or num_q_heads % pool.num_kv_heads or num_q_heads == 0:
+        raise InputError(f"{num_q_heads} query heads cannot be shared evenly by {pool.num_kv_heads} KV heads")
+    return pool
+
+
+def check_decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, lengths: torch.Tensor, *,
+                 layout: str, window: int | None, softcap: float | None, out: torch.Tensor | None) -> Geometry:
+    """Everything about a decode call that can be seen without waiting for the GPU.
+
+    Tensors on the CPU are looked into as well; for those on a GPU the caller checks its host copy (``check_table``).
+    """
+    if q.dim() != 4:
+        raise InputError(f"q must have shape (num_seqs, q_len, num_q_heads, head_dim), got {tuple(q.shape)}")
+    pool = check_queries(q, k_cache, v_cache, layout)
+    check_options(window=window, softcap=softcap)
+    check_metadata(block_table, lengths, len(q), q.device)
+    if out is not None and (out.shape != q.shape or out.dtype != q.dtype or out.device != q.device or not out.is_contiguous()):
+        raise InputError(f"out must be like q and contiguous, got {_describe(out)} for {_describe(q)}")
+    if q.device.type == "cpu":
+        check_table(block_table.numpy(), lengths.numpy(), pool.block_size, pool.num_blocks, allow_shared=True,
+                    first_visible=None if window is None else lengths.numpy() - q.shape[1] - window)
+    return pool
+
+
+def check_options(*, window: int | None, softcap: float | None) -> None:
+    if window is not None and window < 0:
+        raise InputError(f"window must be None or at least 0, got {window}")
+    if softcap is not None and not 0 < softcap < float("inf"):
+        raise InputError(f"softcap must be None or a number above 0, got {softcap}")
+
+
+def check_metadata(block_table: torch.Tensor, lengths: torch.Tensor, num_seqs: int, device: torch.device) -> None:
+    if block_table.dtype != torch.int32 or block_table.dim() != 2 or (block_table.numel() and block_table.stride(1) != 1):
+        raise InputError(f"block_table must be int32 of shape (num_seqs, max_blocks) with contiguous rows, got {_describe(block_table)}")
+    if lengths.dtype != torch.int32 or lengths.dim() != 1 or not lengths.is_contiguous():
+        raise InputError(f"lengths must be contiguous int32 of shape (num_seqs,), got {_describe(lengths)}")
+    if len(block_table) != num_seqs or len(lengths) != num_seqs:
+        raise InputError(f"q has {num_seqs} sequences, block_table {len(block_table)} and lengths {len(lengths)}")
+    if block_table.device != device or lengths.device != device:
+        raise InputError(f"q is on {device}, block_table on {block_table.device} and lengths on {lengths.device}")
+
+
+def check_table(block_table: np.ndarray, lengths: np.ndarray, block_size: int, num_blocks: int, *, allow_shared: bool = False,
+                first_visible: np.ndarray | None = None) -> None:
+    """Look at every entry that a kernel would use.
+
+    Args:
+        block_table: shape (num_seqs, max_blocks); what lies behind a sequence's last block may be anything.
+        lengths: visible tokens, shape (num_seqs,).
+        allow_shared: a block may stand in several rows.
+        first_visible: entries wholly before this token are not used (sliding window), shape (num_seqs,); None: all are.
+
+    Raises:
+        InputError: a row too short for its length, an id outside the pool, or a block used twice, with sequence and entry.
+    """
+    max_blocks = block_table.shape[1]
+    needed = -(-lengths.astype(np.int64) // block_size)
+    wrong = np.flatnonzero((lengths < 0) | (needed > max_blocks))
+    if len(wrong):
+        seq = int(wrong[0])
+        raise InputError(f"sequence {seq} has {int(lengths[seq])} tokens; a row of {max_blocks} table entries of {block_size} slots "
+                         f"holds 0 to {max_blocks * block_size}")
+    columns = np.arange(max_blocks)[None, :]
+    used = columns < needed[:, None]
+    if first_visible is not None:
+        used &= columns >= (np.maximum(first_visible, 0) // block_size)[:, None]
+    wrong = np.argwhere(used & ((block_table < 0) | (block_table >= num_blocks)))
+    if len(wrong):
+        seq, entry = wrong[0]
+        raise InputError(f"sequence {seq} entry {entry} is block {block_table[seq, entry]}, outside the pool of {num_blocks} blocks")
+    rows, entries = np.nonzero(used)
+    keys = block_table[rows, entries].astype(np.int64) + (rows * num_blocks if allow_shared else 0)
+    order = np.argsort(keys, kind="stable")
+    twice = np.flatnonzero(np.diff(keys[order]) == 0)
+    if len(twice):
+        a, b = order[twice[0]], order[twice[0] + 1]
+        raise InputError(f"block {block_table[rows[a], entries[a]]} is used twice: by sequence {rows[a]} entry {entries[a]} "
+                         f"and by sequence {rows[b]} entry {entries[b]}")
+
+
+def _describe(tensor: torch.Tensor) -> str:
+    return f"{tensor.dtype} {tuple(tensor.shape)} strides {tensor.stride()} on {tensor.device}"
