@@ -1,8 +1,8 @@
 """The oracle does what vLLM's scheduler and block manager did, in every field of every step recorded."""
 
 import pytest
-
 from golden import recording
+
 from oracle.run import OracleRun
 
 

@@ -1,0 +1,136 @@
+"""Random small runs over everything that a user can choose."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import strategies as st
+
+from pagesim.allocators.spec import PLACEMENTS, RESERVES, REUSES, Contiguous, Paged
+from pagesim.engine.rules import Durations, Linear, Roofline, Scheduling
+from pagesim.trace.trace import Trace
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The arguments of a run."""
+
+    trace: Trace
+    allocator: Contiguous | Paged
+    capacity_slots: int
+    max_model_len: int
+    scheduling: Scheduling
+    durations: Durations
+    closed_users: int | None = None
+    until_s: float | None = None
+    warmup_s: float = 0.0
+
+    def make(self, run_class):
+        return run_class(self.trace, self.allocator, self.capacity_slots, self.max_model_len, self.scheduling,
+                         self.durations, closed_users=self.closed_users, until_s=self.until_s, warmup_s=self.warmup_s)
+
+    def __repr__(self) -> str:
+        """What can be pasted into a test."""
+        columns = {name: getattr(self.trace, name) for name in
+                   ("arrival_s", "prompt_tokens", "output_tokens", "max_tokens", "num_samples")}
+        trace = ", ".join(f"{name}={column.tolist()}" for name, column in columns.items() if column is not None)
+        rest = {name: value for name, value in vars(self).items() if name != "trace"}
+        return f"setup({trace}, {', '.join(f'{name}={value!r}' for name, value in rest.items())})"
+
+
+def setup(prompt_tokens, output_tokens, arrival_s=None, max_tokens=None, num_samples=None, **rest) -> Setup:
+    def column(values, dtype=np.int32):
+        return None if values is None else np.array(values, dtype)
+
+    arrival_s = [0.0] * len(prompt_tokens) if arrival_s is None and rest.get("closed_users") is None else arrival_s
+    return Setup(Trace(column(arrival_s, np.float64), column(prompt_tokens), column(output_tokens), column(max_tokens),
+                       column(num_samples)), **rest)
+
+
+@st.composite
+def setups(draw, allocators=None) -> Setup:
+    """A run of few requests in a memory that is often too small for all of them."""
+    num_requests = draw(st.sampled_from((8, 5, 3, 2, 1, 12)))
+    longest = draw(st.sampled_from((6, 14, 2)))
+
+    def column(least: int, most: int) -> list[int]:
+        return draw(st.lists(st.integers(least, most), min_size=num_requests, max_size=num_requests))
+
+    prompts, outputs = column(1, longest), column(1, longest)
+    allocator = draw(allocators or st.one_of(paged(), contiguous()))
+    largest = max(p + o for p, o in zip(prompts, outputs))
+    max_model_len = draw(st.integers(2, largest) if one_in(draw, 8) else st.integers(largest, largest + 6))
+    scheduling = draw(schedulings(max_model_len))
+    users = draw(st.integers(1, 4)) if one_in(draw, 3) else None
+    max_tokens = None
+    if isinstance(allocator, Contiguous) and (allocator.reserve == "max_tokens" or one_in(draw, 8)):
+        max_tokens = [0 if more < 0 else o + more for o, more in zip(outputs, column(-1, 5))]
+    return setup(
+        prompts, outputs, None if users else draw(arrivals(num_requests)), max_tokens,
+        column(1, 3) if one_in(draw, 4) else None, allocator=allocator,
+        capacity_slots=draw(capacities(allocator, largest, max_model_len)), max_model_len=max_model_len,
+        scheduling=scheduling, durations=draw(durations()), closed_users=users,
+        until_s=draw(st.floats(0.01, 8)) if one_in(draw, 6) else None,
+        warmup_s=draw(st.floats(0, 3)) if one_in(draw, 5) else 0.0)
+
+
+def one_in(draw, number: int) -> bool:
+    return draw(st.integers(1, number)) == number
+
+
+def paged() -> st.SearchStrategy[Paged]:
+    return st.builds(Paged, st.sampled_from((1, 1, 2, 3, 4, 16)), st.sampled_from(REUSES),
+                     st.sampled_from((0.0, 0.0, 0.0, 0.05, 0.2, 0.6)))
+
+
+def contiguous() -> st.SearchStrategy[Contiguous]:
+    often_grow = ("grow",) * 4 + RESERVES      # it alone grows and preempts
+    return st.builds(Contiguous, st.sampled_from(often_grow), st.sampled_from(PLACEMENTS),
+                     st.sampled_from((1.01, 1.5, 2.0, 3.0)))
+
+
+@st.composite
+def capacities(draw, allocator, largest: int, max_model_len: int) -> int:
+    """Mostly room for one to three of the longest; else one block or slot, or anything; not always whole blocks."""
+    if isinstance(allocator, Paged):
+        least, unit = largest - 1, allocator.block_size
+    else:
+        least, unit = max_model_len if allocator.reserve in ("max_model_len", "pow2", "max_tokens") else largest, 1
+    if one_in(draw, 10):
+        return unit + draw(st.integers(0, unit - 1))
+    if one_in(draw, 10):
+        return draw(st.integers(unit, unit + 3 * max_model_len))
+    least_units = -(-least // unit)
+    units = least_units + draw(st.one_of(st.integers(0, 2), st.integers(0, least_units), st.integers(0, 2 * least_units)))
+    return units * unit + draw(st.one_of(st.just(0), st.integers(0, unit - 1)))
+
+
+@st.composite
+def schedulings(draw, max_model_len: int) -> Scheduling:
+    chunked = draw(st.booleans())
+    few = one_in(draw, 3)
+    budget = draw(st.integers(1, 6) if few else st.integers(4, 40)) if chunked else (
+        max_model_len + draw(st.integers(0, 20)))
+    swap_slots = draw(st.integers(0, 30)) if one_in(draw, 2) else None
+    return Scheduling(
+        max_num_seqs=draw(st.sampled_from((100, 100, 100, 5, 3, 2, 1))), max_num_batched_tokens=budget,
+        chunked_prefill=chunked, preemption=draw(st.sampled_from(("recompute", "swap"))),
+        reserve_full_isl=draw(st.booleans()), swap_slots=swap_slots,
+        swap_s_per_slot=draw(st.sampled_from((0.0, 0.003))))
+
+
+@st.composite
+def arrivals(draw, num_requests: int) -> list[float]:
+    """Gaps of which many are zero, some shorter and some longer than a step."""
+    gaps = draw(st.lists(st.sampled_from((0.0, 0.0, 0.0, 0.05, 0.1, 0.31, 1.0, 7.5)),
+                         min_size=num_requests, max_size=num_requests))
+    return np.cumsum([0.0, *gaps[1:]]).tolist()
+
+
+def durations() -> st.SearchStrategy[Durations]:
+    """Few values that floats hold exactly, so that the order of additions shows."""
+    linear = st.builds(Linear, st.sampled_from((0.1, 0.03, 1.0)), st.sampled_from((0.0, 0.001)),
+                       st.sampled_from((0.0, 0.007)), st.sampled_from((0.0, 0.0003)))
+    without_constant = st.just(Linear(0.0, 0.0, 0.05, 0.0))
+    roofline = st.builds(Roofline, st.just(1.0e6), st.sampled_from((1.0e3, 1.3e5)), st.just(3.1e4), st.just(7.7e2),
+                         st.just(3.3e7), st.sampled_from((1.0e6, 1.0e9)), st.sampled_from((0.0, 0.002)))
+    return st.one_of(linear, linear, without_constant, roofline)
