@@ -4,10 +4,12 @@ import sys
 
 import typer
 
+from pagesim.cli import trace
 from pagesim.errors import PagesimError
 
 app = typer.Typer(name="pagesim", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
                   help="Where every slot of KV-cache memory goes, under contiguous and under paged allocation.")
+app.add_typer(trace.app)
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """The rows of a table that become requests: checked, the empty ones dropped and counted."""
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -60,16 +61,19 @@ class _Check:
             got = f", got {self.table.shown(self.form.columns[role], row)}" if role else ""
             self.found.append((row, complaint.format(got=got)))
 
-    def whole(self, role: str, words: str, empty: int | None = None) -> np.ndarray:
-        """A column of whole numbers as float64, NaN where bad; ``empty`` is what an empty field means."""
-        name = self.form.columns[role]
-        numbers = self.table.numbers(name)
-        if empty is not None:
-            numbers[self.table.empty(name)] = empty
+    def whole(self, role: str, numbers: np.ndarray, words: str) -> np.ndarray:
+        """The column again, after a look for what is no count of tokens."""
         self.refuse(~(numbers == np.floor(numbers)), words + " must be a whole number{got}", role)
         self.refuse(numbers < 0, words + " must not be negative{got}", role)
         self.refuse(numbers > _MAX_INT32, f"{words} must be at most {_MAX_INT32:,}{{got}}", role)
         return numbers
+
+    def optional(self, role: str, empty: int) -> np.ndarray | None:
+        """A column of whole numbers that a file may lack; ``empty`` is what an empty field means."""
+        if role not in self.form.columns:
+            return None
+        name = self.form.columns[role]
+        return self.whole(role, np.where(self.table.empty(name), empty, self.table.numbers(name)), role)
 
     def finish(self, path: str) -> None:
         if self.found:
@@ -91,30 +95,32 @@ def requests(table: Table, form: Format, path: str, *, is_clock: bool, strict: b
     prompt, output = (table.numbers(form.columns[role]) for role in ("prompt", "output"))
     keep = (prompt != 0) & (output != 0)
     if room is not None and np.count_nonzero(keep) > room:
-        table = table.head(int(np.searchsorted(np.cumsum(keep), room)) + 1)
-        keep = keep[:len(table)]
+        num_rows = int(np.searchsorted(np.cumsum(keep), room)) + 1
+        table, prompt, output, keep = table.head(num_rows), prompt[:num_rows], output[:num_rows], keep[:num_rows]
     check = _Check(table, form)
-    prompt, output = check.whole("prompt", "prompt tokens"), check.whole("output", "output tokens")
-    dropped = _dropped(prompt, output)
+    check.whole("prompt", prompt, "prompt tokens")
+    check.whole("output", output, "output tokens")
     if strict:
         check.refuse(~keep, "a request without prompt or output tokens, which is a failed one in public traces; remove the row, or "
                             "leave strict off to have such rows dropped and counted")
     arrival = _arrival(check, is_clock) if form.units_per_s else None
-    max_tokens = check.whole("max_tokens", "max_tokens", empty=0) if "max_tokens" in form.columns else None
+    max_tokens = check.optional("max_tokens", empty=0)
     if max_tokens is not None:
         check.refuse((max_tokens > 0) & (max_tokens < output), "max_tokens is below the request's own output tokens{got}", "max_tokens")
-    num_samples = check.whole("num_samples", "num_samples", empty=1) if "num_samples" in form.columns else None
+    num_samples = check.optional("num_samples", empty=1)
     if num_samples is not None:
         check.refuse(num_samples == 0, "num_samples must be at least 1{got}", "num_samples")
     prefix_ids, block_tokens = _prefix_ids(check, prompt, keep) if "prefix_ids" in form.columns else (None, None)
     check.finish(path)
-    def int32(column):
-        return None if column is None else column[keep].astype(np.int32)
-    def names(role):
-        labels = table.labels(form.columns[role]) if role in form.columns else None
-        return labels and [label for label, kept in zip(labels, keep) if kept]
-    return Rows(len(table), dropped, None if arrival is None else arrival[keep], int32(prompt), int32(output), int32(max_tokens),
-                int32(num_samples), prefix_ids, block_tokens, names("session"), names("parent"))
+    return Rows(len(table), _dropped(prompt, output), None if arrival is None else arrival[keep],
+                *(None if column is None else column[keep].astype(np.int32) for column in (prompt, output, max_tokens, num_samples)),
+                prefix_ids, block_tokens, _names(check, "session", keep), _names(check, "parent", keep))
+
+
+def _names(check: _Check, role: str, keep: np.ndarray) -> list | None:
+    if role not in check.form.columns:
+        return None
+    return list(itertools.compress(check.table.labels(check.form.columns[role]), keep))
 
 
 def _dropped(prompt: np.ndarray, output: np.ndarray) -> Counter:
@@ -144,10 +150,11 @@ def _arrival(check: _Check, is_clock: bool) -> np.ndarray:
 def _prefix_ids(check: _Check, prompt: np.ndarray, keep: np.ndarray) -> tuple[list[list[int | str]], int]:
     block_tokens = check.form.hash_block_tokens or PLAIN_BLOCK_TOKENS
     if "prefix_block_tokens" in check.form.columns and len(prompt):
-        stated = check.whole("prefix_block_tokens", "prefix_block_tokens")
+        stated = check.table.numbers(check.form.columns["prefix_block_tokens"])
+        check.whole("prefix_block_tokens", stated, "prefix_block_tokens")
         check.refuse((stated != stated[0]) | (stated == 0), "prefix_block_tokens must be the same number in all rows, at least 1{got}",
                      "prefix_block_tokens")
-        block_tokens = int(stated[0]) if stated[0] >= 1 else block_tokens
+        block_tokens = int(stated[0]) if stated[0] >= 1 else block_tokens  # a bad one is already noted
     name = check.form.columns["prefix_ids"]
     ids = [check.table.ids(name, row) for row in np.flatnonzero(keep)]
     for row, own in zip(np.flatnonzero(keep), ids):

@@ -1,0 +1,63 @@
+"""When requests arrive: as the trace says, drawn from a process, or all at once."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from pagesim.errors import InputError, TraceError
+from pagesim.trace.trace import Trace
+
+KINDS = ("trace", "poisson", "gamma", "closed", "saturate")
+
+
+def with_arrivals(trace: Trace, kind: str, *, rate: float | None = None, cv: float | None = None, speedup: float = 1.0,
+                  seed: int = 0) -> Trace:
+    """The same requests in the same order, arriving otherwise.
+
+    Args:
+        kind: ``trace`` keeps the trace's own times; ``poisson`` and ``gamma`` draw them; with ``saturate`` all arrive at 0;
+            with ``closed`` too, and the engine lets a request in when a user is free.
+        rate: mean requests per second of a drawn process.
+        cv: coefficient of variation of gamma's intervals; 1 is a Poisson process, above 1 is burstier.
+        speedup: of ``trace``; 2 is twice the rate, so every interval is halved.
+        seed: of the drawn process.
+
+    Raises:
+        TraceError: kind ``trace`` for a file that has lengths only.
+        InputError: an unknown kind, or a number that is missing, not positive, or not of this kind.
+    """
+    if kind not in KINDS:
+        raise InputError(f"arrivals must be one of {', '.join(KINDS)}, got {kind!r}")
+    _refuse_foreign(kind, rate=rate, cv=cv, speedup=None if speedup == 1 else speedup)
+    if kind == "trace":
+        if trace.arrival_s is None:
+            raise TraceError(f"{trace.source.path}: the file has lengths only and no arrival times; draw them: arrivals poisson with a "
+                             "rate (requests/s) and a seed, or use saturate or closed")
+        return trace if speedup == 1 else replace(trace, arrival_s=trace.arrival_s / _positive("speedup", speedup))
+    if kind in ("closed", "saturate"):
+        return replace(trace, arrival_s=np.zeros(len(trace)))
+    rng = np.random.Generator(np.random.PCG64(seed))
+    return replace(trace, arrival_s=draw_arrivals(rng, len(trace), _positive("rate", rate),
+                                                  1.0 if kind == "poisson" else _positive("cv", cv)))
+
+
+def draw_arrivals(rng: np.random.Generator, num_requests: int, rate: float, cv: float = 1.0) -> np.ndarray:
+    """Seconds of a renewal process with gamma intervals of mean ``1 / rate``; the first arrival is 0.  float64, (num_requests,)."""
+    shape = cv**-2
+    intervals_s = rng.exponential(1 / rate, num_requests - 1) if cv == 1 else rng.gamma(shape, 1 / (rate * shape), num_requests - 1)
+    return np.concatenate(([0.0], np.cumsum(intervals_s)))
+
+
+def _refuse_foreign(kind: str, **given: float | None) -> None:
+    owners = {"rate": ("poisson", "gamma"), "cv": ("gamma",), "speedup": ("trace",)}
+    for name, value in given.items():
+        if value is not None and kind not in owners[name]:
+            raise InputError(f"{name} is of arrivals {' and '.join(owners[name])}, not of {kind}; remove it or change the kind")
+
+
+def _positive(name: str, value: float | None) -> float:
+    if value is None:
+        raise InputError(f"these arrivals need a {name}")
+    if not 0 < value < float("inf"):
+        raise InputError(f"{name} must be finite and above 0, got {value}")
+    return float(value)

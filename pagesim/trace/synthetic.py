@@ -1,0 +1,170 @@
+"""Seeded traces: lengths, arrivals, shared prefixes, parallel samples."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pagesim.core.units import ceil_div
+from pagesim.errors import InputError
+from pagesim.trace.arrivals import draw_arrivals
+from pagesim.trace.lengths import Lengths
+from pagesim.trace.trace import Source, Trace
+
+_ATTEMPTS = 1000
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Requests outside are drawn again, never cut: the lengths that stay are distributed as a filtered trace's."""
+
+    max_prompt_tokens: int = 2**31 - 1
+    max_output_tokens: int = 2**31 - 1
+    max_total_tokens: int = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Steady:
+    """A renewal process with gamma intervals; ``cv`` 1 is Poisson."""
+
+    rate: float
+    cv: float = 1.0
+
+    def __post_init__(self) -> None:
+        _refuse_unless_positive(rate=self.rate, cv=self.cv)
+
+    def draw(self, rng: np.random.Generator, num: int) -> np.ndarray:
+        return draw_arrivals(rng, num, self.rate, self.cv)
+
+
+@dataclass(frozen=True)
+class Bursty:
+    """Poisson arrivals in bursts of exponential length, nothing between them; over all ``rate`` requests per second.
+
+    Attributes:
+        on_s, off_s: mean length of a burst and of the quiet after it.
+    """
+
+    rate: float
+    on_s: float
+    off_s: float
+
+    def __post_init__(self) -> None:
+        _refuse_unless_positive(rate=self.rate, on_s=self.on_s, off_s=self.off_s)
+
+    def draw(self, rng: np.random.Generator, num: int) -> np.ndarray:
+        busy_s = draw_arrivals(rng, num, self.rate * (self.on_s + self.off_s) / self.on_s)  # on a clock that stands still in the quiet
+        ends_s = np.zeros(1)
+        while ends_s[-1] <= busy_s[-1]:
+            ends_s = np.concatenate((ends_s, ends_s[-1] + np.cumsum(rng.exponential(self.on_s, 1 + num // 8))))
+        quiet_s = np.concatenate(([0.0], np.cumsum(rng.exponential(self.off_s, len(ends_s)))))
+        return busy_s + quiet_s[np.searchsorted(ends_s[1:], busy_s, side="right")]
+
+
+@dataclass(frozen=True)
+class PrefixTree:
+    """Prompts begin with the texts on a path from a root to a leaf: system prompt, then tools, then document.
+
+    Attributes:
+        depth: texts on a path.
+        fanout: roots, and children of every node.
+        node_tokens: length of a text, whole blocks of it.
+        block_tokens: prompt tokens to one prefix id.
+        share: of the requests that begin so; the others share nothing.
+    """
+
+    depth: int = 2
+    fanout: int = 4
+    node_tokens: int = 512
+    block_tokens: int = 16
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        if min(self.depth, self.fanout, self.block_tokens) < 1 or not 0 <= self.share <= 1:
+            raise InputError(f"a prefix tree needs depth, fanout and block_tokens of at least 1 and a share in [0, 1], got {self}")
+        if self.node_tokens < 1 or self.node_tokens % self.block_tokens:
+            raise InputError(f"node_tokens must be whole blocks of {self.block_tokens} tokens, got {self.node_tokens}")
+
+    def draw(self, rng: np.random.Generator, prompt_tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Ids of all prompts' blocks and the offsets of each prompt; a block that isn't wholly shared text has an id of its own."""
+        num = len(prompt_tokens)
+        leaf = rng.integers(self.fanout**self.depth, size=num)
+        shares = rng.random(num) < self.share
+        node_blocks = self.node_tokens // self.block_tokens
+        num_blocks = ceil_div(prompt_tokens.astype(np.int64), self.block_tokens)
+        offsets = np.concatenate(([0], np.cumsum(num_blocks)))
+        owner = np.repeat(np.arange(num), num_blocks)
+        block = np.arange(offsets[-1]) - offsets[owner]
+        level = np.minimum(block // node_blocks, self.depth - 1)
+        node = leaf[owner] // self.fanout ** (self.depth - 1 - level)
+        whole = (block + 1) * self.block_tokens <= prompt_tokens[owner]
+        is_shared = shares[owner] & whole & (block < self.depth * node_blocks)
+        shared_key = -1 - ((level * self.fanout**self.depth + node) * node_blocks + block % node_blocks)
+        return _by_appearance(np.where(is_shared, shared_key, np.arange(offsets[-1]))), offsets
+
+
+@dataclass(frozen=True)
+class Samples:
+    """``num`` parallel samples for a ``share`` of the requests, one for the others."""
+
+    num: int
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.num < 1 or not 0 <= self.share <= 1:
+            raise InputError(f"parallel samples need a number of at least 1 and a share in [0, 1], got {self}")
+
+
+def generate(num_requests: int, prompt: Lengths, output: Lengths, *, arrivals: Steady | Bursty | None = None, bounds: Bounds = Bounds(),
+             max_tokens: int | None = None, prefixes: PrefixTree | None = None, samples: Samples | None = None, seed: int = 0) -> Trace:
+    """Draw a trace; arrivals are rounded to milliseconds.
+
+    Args:
+        arrivals: None gives lengths only.
+        max_tokens: the limit every request states; outputs above it are drawn again.
+
+    Raises:
+        InputError: no requests asked for, or bounds that the lengths hardly ever meet.
+    """
+    if num_requests < 1:
+        raise InputError(f"a trace has at least one request, got {num_requests}")
+    rng = np.random.Generator(np.random.PCG64(seed))
+    if max_tokens is not None:
+        bounds = Bounds(bounds.max_prompt_tokens, min(bounds.max_output_tokens, max_tokens), bounds.max_total_tokens)
+    prompt_tokens, output_tokens = _draw_lengths(rng, num_requests, prompt, output, bounds)
+    arrival_s = None if arrivals is None else np.round(arrivals.draw(rng, num_requests), 3)
+    prefix_ids, prefix_offsets = (None, None) if prefixes is None else prefixes.draw(rng, prompt_tokens)
+    num_samples = None if samples is None else np.where(rng.random(num_requests) < samples.share, samples.num, 1).astype(np.int32)
+    return Trace(arrival_s, prompt_tokens, output_tokens,
+                 max_tokens=None if max_tokens is None else np.full(num_requests, max_tokens, dtype=np.int32),
+                 num_samples=num_samples, prefix_ids=prefix_ids, prefix_offsets=prefix_offsets,
+                 source=Source(f"generated with seed {seed}", "generated", read=num_requests,
+                               hash_block_tokens=prefixes and prefixes.block_tokens))
+
+
+def _draw_lengths(rng: np.random.Generator, num: int, prompt: Lengths, output: Lengths,
+                  bounds: Bounds) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs within the bounds, int32, each count at least 1."""
+    kept, missing = [], num
+    for _ in range(_ATTEMPTS):
+        pairs = np.maximum(np.rint([prompt.draw(rng, missing), output.draw(rng, missing)]), 1)
+        fits = (pairs[0] <= bounds.max_prompt_tokens) & (pairs[1] <= bounds.max_output_tokens) & (pairs.sum(axis=0) <= bounds.max_total_tokens)
+        kept.append(pairs[:, fits].astype(np.int32))
+        missing -= int(fits.sum())
+        if not missing:
+            prompt_tokens, output_tokens = np.concatenate(kept, axis=1)
+            return prompt_tokens, output_tokens
+    raise InputError(f"of {num:,} requests {missing:,} were still outside {bounds} after {_ATTEMPTS} draws; widen the bounds")
+
+
+def _by_appearance(keys: np.ndarray) -> np.ndarray:
+    """The keys numbered 0, 1, … in the order in which they first appear."""
+    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[which]
+
+
+def _refuse_unless_positive(**values: float) -> None:
+    for name, value in values.items():
+        if not 0 < value < float("inf"):
+            raise InputError(f"{name} of an arrival process must be finite and above 0, got {value}")

@@ -1,0 +1,78 @@
+"""``Trace`` → the plain form, as CSV or JSON lines."""
+
+import gzip
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from pagesim.errors import InputError, TraceError
+from pagesim.trace.trace import Trace
+
+_FORMS = (".csv", ".jsonl", ".csv.gz", ".jsonl.gz")
+
+
+def write_trace(trace: Trace, path: str | Path) -> None:
+    """Write the plain form, whole or not at all; the name's end picks CSV or JSON lines, gzipped or not.
+
+    Columns are ``arrival_s,prompt_tokens,output_tokens`` and those optional ones that the trace has; seconds are written with
+    the digits that give the same number back.
+
+    Raises:
+        InputError: another ending.
+        TraceError: the trace was read from this very file, or the file cannot be written.
+    """
+    path = Path(path)
+    form = next((form for form in _FORMS if path.name.endswith(form)), None)
+    if form is None:
+        raise InputError(f"{path}: a trace is written as {', '.join(_FORMS)}; give the file one of these endings")
+    if path.exists() and Path(trace.source.path).exists() and path.samefile(trace.source.path):
+        raise TraceError(f"{path}: this is the file the trace was read from; give the output another name")
+    data = "".join(_csv_lines(trace) if ".csv" in form else _json_lines(trace)).encode()
+    _replace(path, gzip.compress(data, mtime=0) if form.endswith(".gz") else data)  # no time stamp: equal traces, equal bytes
+
+
+def _replace(path: Path, data: bytes) -> None:
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(data)
+        part.replace(path)
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be written: {error.strerror}") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _columns(trace: Trace) -> dict[str, list]:
+    """Column name → values, a list of ids or a number each; None where a request has none."""
+    def optional(column: np.ndarray | None, none: int) -> list | None:
+        return None if column is None else [None if value == none else value for value in column.tolist()]
+
+    columns = {"arrival_s": None if trace.arrival_s is None else trace.arrival_s.tolist(),
+               "prompt_tokens": trace.prompt_tokens.tolist(), "output_tokens": trace.output_tokens.tolist(),
+               "max_tokens": optional(trace.max_tokens, 0), "num_samples": optional(trace.num_samples, 0),
+               "session": optional(trace.session, -1)}
+    if trace.prefix_ids is not None:
+        columns["prefix_block_tokens"] = [trace.source.hash_block_tokens] * len(trace)
+        columns["prefix_ids"] = [ids.tolist() for ids in np.split(trace.prefix_ids, trace.prefix_offsets[1:-1])]
+    return {name: values for name, values in columns.items() if values is not None}
+
+
+def _csv_lines(trace: Trace) -> Iterator[str]:
+    columns = _columns(trace)
+    yield ",".join(columns) + "\n"
+    texts = ([_csv_field(value) for value in values] for values in columns.values())
+    yield from (",".join(row) + "\n" for row in zip(*texts))
+
+
+def _csv_field(value: float | list[int] | None) -> str:
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return "" if value is None else repr(value)
+
+
+def _json_lines(trace: Trace) -> Iterator[str]:
+    columns = _columns(trace)
+    yield from (json.dumps(dict(zip(columns, row))) + "\n" for row in zip(*columns.values()))
