@@ -28,6 +28,7 @@ def attend(q, k_ptr, v_ptr, table_ptr, position, first, open_first, open_end, en
         nothing has -inf, 0 and zeros.
     """
     rows: tl.constexpr = q.shape[0]
+    factor = _factor(scale, SOFTCAP)
     tokens = tl.arange(0, TILE)
     maximum = tl.full([rows], float("-inf"), tl.float32)
     total = tl.zeros([rows], tl.float32)
@@ -46,7 +47,7 @@ def attend(q, k_ptr, v_ptr, table_ptr, position, first, open_first, open_end, en
         k = tl.load(k_ptr + offset[:, None] + k_dims[None, :], mask=(k_dims < K_DIM)[None, :], other=0.0)
         v = tl.load(v_ptr + offset[:, None] + v_dims[None, :], mask=(v_dims < V_DIM)[None, :], other=0.0)
         scores = _scores(q, k, scale, SOFTCAP, INTERPRET)
-        maximum, total, out = _accumulate(scores, v, q, maximum, total, out, INTERPRET)
+        maximum, total, out = _accumulate(scores, factor, v, q, maximum, total, out, INTERPRET)
     block, maximum, total, out = _masked_tiles(
         q, k_ptr, v_ptr, table_ptr, position, open_end, end, end, block, maximum, total, out, scale, block_stride, token_stride,
         k_dims, v_dims, K_DIM, V_DIM, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, INTERPRET)
@@ -58,6 +59,7 @@ def _masked_tiles(q, k_ptr, v_ptr, table_ptr, position, first, last, end, block,
                   k_dims, v_dims, K_DIM: tl.constexpr, V_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr,
                   WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, INTERPRET: tl.constexpr):
     """The tiles that start in [first, last): at the edge of the window, on the diagonal, or behind the end."""
+    factor = _factor(scale, SOFTCAP)
     tokens = tl.arange(0, TILE)
     for start in tl.range(first, last, TILE, num_stages=1):
         token = start + tokens
@@ -72,7 +74,7 @@ def _masked_tiles(q, k_ptr, v_ptr, table_ptr, position, first, last, end, block,
         if WINDOW >= 0:
             seen = seen & (token[None, :] >= position[:, None] - WINDOW)
         scores = tl.where(seen, scores, float("-inf"))
-        maximum, total, out = _accumulate(scores, v, q, maximum, total, out, INTERPRET)
+        maximum, total, out = _accumulate(scores, factor, v, q, maximum, total, out, INTERPRET)
     return block, maximum, total, out
 
 
@@ -89,15 +91,24 @@ def open_tiles(first, end, low, high, TILE: tl.constexpr, WINDOW: tl.constexpr):
 
 @triton.jit
 def _scores(q, k, scale, SOFTCAP: tl.constexpr, INTERPRET: tl.constexpr):
-    """Scores in base 2: exp2(score) is e to the natural score."""
+    """Scores up to the factor that ``_factor`` gives, so that it can be multiplied and subtracted from in one instruction."""
     k = k.to(q.dtype)
     if INTERPRET and q.dtype == tl.bfloat16:  # the interpreter multiplies the bits of bf16 operands
         scores = tl.dot(q.to(tl.float32), tl.trans(k.to(tl.float32)))
     else:
         scores = tl.dot(q, tl.trans(k), input_precision="ieee")
     if SOFTCAP > 0:
-        return SOFTCAP * tanh(scores * (scale / SOFTCAP)) * LOG2E
-    return scores * (scale * LOG2E)
+        scores = SOFTCAP * tanh(scores * (scale / SOFTCAP))
+    return scores
+
+
+@triton.jit
+def _factor(scale, SOFTCAP: tl.constexpr):
+    """exp2(score · factor) is e to the natural score; above 0, so that the maximum stays the maximum."""
+    if SOFTCAP > 0:
+        return LOG2E
+    else:
+        return scale * LOG2E
 
 
 @triton.jit
@@ -111,11 +122,11 @@ def tanh(x):
 
 
 @triton.jit
-def _accumulate(scores, v, q, maximum, total, out, INTERPRET: tl.constexpr):
+def _accumulate(scores, factor, v, q, maximum, total, out, INTERPRET: tl.constexpr):
     """One tile into the running softmax; a row whose scores are all -inf is left as it is."""
-    new = tl.maximum(maximum, tl.max(scores, 1))
+    new = tl.maximum(maximum, tl.max(scores, 1) * factor)
     base = tl.where(new == float("-inf"), 0.0, new)
-    weights = tl.exp2(scores - base[:, None])
+    weights = tl.exp2(scores * factor - base[:, None])
     keep = tl.exp2(maximum - base)
     total = total * keep + tl.sum(weights, 1)
     if INTERPRET and q.dtype == tl.bfloat16:

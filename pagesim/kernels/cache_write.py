@@ -6,7 +6,6 @@ import triton.language as tl
 
 from pagesim.errors import InputError
 from pagesim.kernels.attend import INTERPRET, round_to
-from pagesim.kernels.pool import geometry
 from pagesim.kernels.validate import CACHE_8BIT, check_pool
 
 ELEMENTS = 4096  # of K, and as many of V, that one program moves

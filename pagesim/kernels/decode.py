@@ -11,9 +11,8 @@ import triton
 import triton.language as tl
 
 from pagesim.kernels.attend import INTERPRET, attend, normalise, open_tiles, round_to
-from pagesim.kernels.pool import geometry
 from pagesim.kernels.split import CUT_INTS, ITEM_INTS, Split
-from pagesim.kernels.validate import check_decode
+from pagesim.kernels.validate import check_decode, check_options
 
 MERGE_PARTS = 8
 MAX_ROWS = 64
@@ -54,9 +53,9 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
     Raises:
         InputError: arguments that do not fit together; on the CPU also wrong table entries.
     """
-    check_decode(q, k_cache, v_cache, block_table, lengths, layout=layout, window=window, softcap=softcap, out=out)
-    pool = geometry(k_cache, layout)
-    num_seqs, q_len, num_q_heads, head_dim = q.shape
+    pool = check_decode(q, k_cache, v_cache, block_table, lengths, out, layout=layout, window=window)
+    check_options(scale=scale, window=window, softcap=softcap, k_scale=k_scale, v_scale=v_scale)
+    q_len, num_q_heads, head_dim = q.shape[1:]
     out = torch.empty_like(q) if out is None else out
     if workspace is None:
         workspace = make_workspace(plan.num_parts, q_len, num_q_heads, head_dim, q.device)

@@ -60,10 +60,10 @@ def split(lengths: np.ndarray, max_item_tokens: int, *, device: str | torch.devi
     if max_item_tokens < 1:
         raise InputError(f"an item needs at least 1 token, got {max_item_tokens}")
     begin = np.zeros_like(lengths) if window is None else np.maximum(lengths - q_len - window, 0)
-    count = np.maximum(-(-(lengths - begin) // max_item_tokens), 1)
-    step = -(-(-(-(lengths - begin) // count)) // ALIGN_TOKENS) * ALIGN_TOKENS
-    step = np.minimum(step, max_item_tokens)
-    count = np.maximum(-(-(lengths - begin) // np.maximum(step, 1)), 1)
+    seen = lengths - begin
+    equal = _ceil_div(seen, np.maximum(_ceil_div(seen, max_item_tokens), 1))
+    step = np.clip(_ceil_div(equal, ALIGN_TOKENS) * ALIGN_TOKENS, 1, max_item_tokens)
+    count = np.maximum(_ceil_div(seen, step), 1)
 
     cut = count > 1
     first_part = np.cumsum(np.where(cut, count, 0)) - np.where(cut, count, 0)
@@ -75,6 +75,10 @@ def split(lengths: np.ndarray, max_item_tokens: int, *, device: str | torch.devi
     items = np.stack([seq, first, end, part], 1)[np.argsort(first - end, kind="stable")]
     cuts = np.stack([np.arange(len(lengths)), first_part, first_part + count, np.zeros_like(count)], 1)[cut]
     return Split(_padded(items, pad_items, device), _padded(cuts, pad_cuts, device), int(np.where(cut, count, 0).sum()))
+
+
+def _ceil_div(a: np.ndarray, b: np.ndarray | int) -> np.ndarray:
+    return (a + b - 1) // b
 
 
 def _padded(rows: np.ndarray, least: int, device: str | torch.device) -> torch.Tensor:

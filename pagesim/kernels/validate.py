@@ -9,7 +9,6 @@ from pagesim.kernels.pool import Geometry, geometry
 QUERY_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 CACHE_8BIT = torch.float8_e4m3fn
 MAX_HEAD_DIM = 256
-MAX_BLOCK_SIZE = 1 << 20
 
 
 def check_pool(k_cache: torch.Tensor, v_cache: torch.Tensor, dtype: torch.dtype, layout: str) -> Geometry:
@@ -23,8 +22,8 @@ def check_pool(k_cache: torch.Tensor, v_cache: torch.Tensor, dtype: torch.dtype,
     return pool
 
 
-def check_queries(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, layout: str) -> Geometry:
-    """The queries' last two dimensions are heads and head_dim that fit the pool."""
+def check_queries(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, out: torch.Tensor | None, layout: str) -> Geometry:
+    """The queries' last two dimensions are heads and head_dim that fit the pool; ``out`` is like ``q``."""
     if q.dtype not in QUERY_DTYPES or not q.is_contiguous():
         raise InputError(f"q must be contiguous and one of {', '.join(map(str, QUERY_DTYPES))}, got {_describe(q)}")
     pool = check_pool(k_cache, v_cache, q.dtype, layout)
@@ -35,29 +34,53 @@ def check_queries(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor,
         raise InputError(f"head_dim of q and cache must be equal and at most {MAX_HEAD_DIM}, got {head_dim} and {pool.head_dim}")
     if pool.num_kv_heads < 1 or num_q_heads % pool.num_kv_heads or num_q_heads == 0:
         raise InputError(f"{num_q_heads} query heads cannot be shared evenly by {pool.num_kv_heads} KV heads")
+    if out is not None and (out.shape != q.shape or out.dtype != q.dtype or out.device != q.device or not out.is_contiguous()):
+        raise InputError(f"out must be like q and contiguous, got {_describe(out)} for {_describe(q)}")
     return pool
 
 
-def check_decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, lengths: torch.Tensor, *,
-                 layout: str, window: int | None, softcap: float | None, out: torch.Tensor | None) -> Geometry:
+def check_decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, lengths: torch.Tensor,
+                 out: torch.Tensor | None, *, layout: str, window: int | None) -> Geometry:
     """Everything about a decode call that can be seen without waiting for the GPU.
 
     Tensors on the CPU are looked into as well; for those on a GPU the caller checks its host copy (``check_table``).
     """
     if q.dim() != 4:
         raise InputError(f"q must have shape (num_seqs, q_len, num_q_heads, head_dim), got {tuple(q.shape)}")
-    pool = check_queries(q, k_cache, v_cache, layout)
-    check_options(window=window, softcap=softcap)
+    pool = check_queries(q, k_cache, v_cache, out, layout)
     check_metadata(block_table, lengths, len(q), q.device)
-    if out is not None and (out.shape != q.shape or out.dtype != q.dtype or out.device != q.device or not out.is_contiguous()):
-        raise InputError(f"out must be like q and contiguous, got {_describe(out)} for {_describe(q)}")
     if q.device.type == "cpu":
-        check_table(block_table.numpy(), lengths.numpy(), pool.block_size, pool.num_blocks, allow_shared=True,
-                    first_visible=None if window is None else lengths.numpy() - q.shape[1] - window)
+        first_visible = None if window is None else lengths.numpy() - q.shape[1] - window
+        check_table(block_table.numpy(), lengths.numpy(), pool.block_size, pool.num_blocks, allow_shared=True, first_visible=first_visible)
     return pool
 
 
-def check_options(*, window: int | None, softcap: float | None) -> None:
+def check_prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, lengths: torch.Tensor,
+                  first_query: torch.Tensor, max_q_len: int, out: torch.Tensor | None, *, layout: str, window: int | None) -> Geometry:
+    """The same of a prefill call."""
+    if q.dim() != 3:
+        raise InputError(f"q must have shape (num_queries, num_q_heads, head_dim), got {tuple(q.shape)}")
+    pool = check_queries(q, k_cache, v_cache, out, layout)
+    check_metadata(block_table, lengths, len(lengths), q.device)
+    if (first_query.dtype != torch.int32 or first_query.shape != (len(lengths) + 1,) or not first_query.is_contiguous()
+            or first_query.device != q.device):
+        raise InputError(f"first_query must be contiguous int32 of shape ({len(lengths) + 1},) on {q.device}, got {_describe(first_query)}")
+    if q.device.type == "cpu":
+        q_lens = np.diff(first_query.numpy())
+        if first_query[0] != 0 or first_query[-1] != len(q) or (q_lens < 0).any() or (q_lens > max_q_len).any():
+            raise InputError(f"first_query must rise from 0 to {len(q)} by at most max_q_len = {max_q_len}, got {first_query.tolist()}")
+        if (q_lens > lengths.numpy()).any():
+            seq = int(np.argmax(q_lens > lengths.numpy()))
+            raise InputError(f"sequence {seq} has {q_lens[seq]} queries and only {int(lengths[seq])} tokens; its queries count among them")
+        first_visible = None if window is None else lengths.numpy() - q_lens - window
+        check_table(block_table.numpy(), lengths.numpy(), pool.block_size, pool.num_blocks, allow_shared=True, first_visible=first_visible)
+    return pool
+
+
+def check_options(*, scale: float | None, window: int | None, softcap: float | None, k_scale: float, v_scale: float) -> None:
+    for name, value in (("scale", scale), ("k_scale", k_scale), ("v_scale", v_scale)):
+        if value is not None and not 0 < value < float("inf"):
+            raise InputError(f"{name} must be a number above 0, got {value}")
     if window is not None and window < 0:
         raise InputError(f"window must be None or at least 0, got {window}")
     if softcap is not None and not 0 < softcap < float("inf"):

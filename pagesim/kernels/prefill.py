@@ -1,0 +1,92 @@
+"""Causal prefill over the paged cache: the queries of a chunk attend to the prefix and to themselves.
+
+The chunk's keys and values are in the cache already (``write_cache``); a whole prompt is a chunk without a prefix.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from pagesim.kernels.attend import INTERPRET, attend, normalise, open_tiles, round_to
+from pagesim.kernels.validate import check_options, check_prefill
+
+MAX_ROWS = {1: 128, 2: 64, 4: 32}  # by width: a row of 256 bytes or less, of 512, of 1,024; more would spill registers
+
+
+def prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, lengths: torch.Tensor,
+            first_query: torch.Tensor, max_q_len: int, *, layout: str, scale: float | None = None, window: int | None = None,
+            softcap: float | None = None, k_scale: float = 1.0, v_scale: float = 1.0, out: torch.Tensor | None = None) -> torch.Tensor:
+    """Attention of the last tokens of each sequence, causal.
+
+    Args:
+        q: (num_queries, num_q_heads, head_dim), contiguous, the sequences' queries end to end; fp16, bf16 or fp32.
+        k_cache, v_cache: the pool in ``layout``, of q's dtype or fp8 e4m3, of equal shape and strides.
+        block_table: int32 (num_seqs, max_blocks), rows contiguous.
+        lengths: int32 (num_seqs,), tokens in the cache, the queries' own included.
+        first_query: int32 (num_seqs + 1,); sequence i has the queries ``first_query[i]:first_query[i + 1]``, which are its
+            last tokens.
+        max_q_len: most queries of a sequence.
+        window, softcap, k_scale, v_scale: as in ``decode``.
+
+    Returns:
+        ``out``, shape and dtype of ``q``.
+
+    Raises:
+        InputError: arguments that do not fit together; on the CPU also wrong table entries.
+    """
+    pool = check_prefill(q, k_cache, v_cache, block_table, lengths, first_query, max_q_len, out, layout=layout, window=window)
+    check_options(scale=scale, window=window, softcap=softcap, k_scale=k_scale, v_scale=v_scale)
+    out = torch.empty_like(q) if out is None else out
+    num_q_heads, head_dim = q.shape[1:]
+    group = num_q_heads // pool.num_kv_heads
+    padded = triton.next_power_of_2(head_dim)
+    width = max(1, padded * q.element_size() // 256)
+    rows = min(MAX_ROWS[width], max(16, triton.next_power_of_2(max_q_len * group)))
+    row_tiles = triton.cdiv(max_q_len * group, rows)
+    if row_tiles and len(lengths):
+        _prefill[(row_tiles * len(lengths) * pool.num_kv_heads,)](
+            q, k_cache, v_cache, block_table, lengths, first_query, out, len(lengths), row_tiles,
+            (head_dim ** -0.5 if scale is None else scale) * k_scale, v_scale,
+            block_table.stride(0), pool.block_stride, pool.token_stride, pool.head_stride,
+            GROUP=group, NUM_KV_HEADS=pool.num_kv_heads, HEAD_DIM=head_dim, PADDED=padded, BLOCK_SIZE=pool.block_size,
+            TILE=64 if width == 1 else 32, ROWS=rows, WINDOW=-1 if window is None else window, SOFTCAP=softcap or 0.0, INTERPRET=INTERPRET,
+            num_warps=8 if rows > 64 else 4, num_stages=4)
+    return out
+
+
+@triton.jit(do_not_specialize=["num_seqs", "row_tiles", "table_stride"])
+def _prefill(q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, first_query_ptr, out_ptr, num_seqs, row_tiles, scale, v_scale,
+             table_stride, block_stride: tl.int64, token_stride: tl.int64, head_stride: tl.int64,
+             GROUP: tl.constexpr, NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED: tl.constexpr, BLOCK_SIZE: tl.constexpr,
+             TILE: tl.constexpr, ROWS: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, INTERPRET: tl.constexpr):
+    """A program takes ROWS rows of one KV head of one sequence, a row being one query of one of the head's GROUP heads."""
+    pid = tl.program_id(0)
+    head = pid % NUM_KV_HEADS
+    seq = pid // NUM_KV_HEADS % num_seqs
+    row_tile = row_tiles - 1 - pid // (NUM_KV_HEADS * num_seqs)  # the last queries see most: longest first
+    first_query = tl.load(first_query_ptr + seq)
+    q_len = tl.load(first_query_ptr + seq + 1) - first_query
+    if row_tile * ROWS >= q_len * GROUP:
+        return
+    row = row_tile * ROWS + tl.arange(0, ROWS)
+    query = row // GROUP
+    valid = query < q_len
+    before = tl.load(lengths_ptr + seq) - q_len  # tokens in front of the first query
+    low = before + row_tile * ROWS // GROUP      # positions of this tile's first and last query
+    high = before + tl.minimum((row_tile * ROWS + ROWS - 1) // GROUP, q_len - 1)
+    first = tl.zeros([], tl.int32)
+    end = high + 1
+    if WINDOW >= 0:
+        first = tl.maximum(low - WINDOW, 0)
+    open_first, open_end = open_tiles(first, end, low, high, TILE, WINDOW)
+
+    dims = tl.arange(0, PADDED)
+    cell = valid[:, None] & (dims < HEAD_DIM)[None, :]
+    out_row = (first_query + query).to(tl.int64) * (NUM_KV_HEADS * GROUP) + head * GROUP + row % GROUP
+    q = tl.load(q_ptr + out_row[:, None] * HEAD_DIM + dims[None, :], mask=cell, other=0.0)
+    _, total, out = attend(
+        q, k_ptr + head * head_stride, v_ptr + head * head_stride, table_ptr + seq.to(tl.int64) * table_stride,
+        before + query, first, open_first, open_end, end, scale, block_stride, token_stride, dims, dims, HEAD_DIM, HEAD_DIM, BLOCK_SIZE,
+        TILE, WINDOW, SOFTCAP, INTERPRET)
+    out = round_to(normalise(total, out) * v_scale, out_ptr.dtype.element_ty, INTERPRET)
+    tl.store(out_ptr + out_row[:, None] * HEAD_DIM + dims[None, :], out, mask=cell)
