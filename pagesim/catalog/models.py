@@ -1,0 +1,125 @@
+"""What a model stores for each token, and what it weighs."""
+
+from dataclasses import dataclass
+
+from pagesim.catalog.lookup import find
+from pagesim.errors import InputError
+
+_DTYPES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "int4": 0.5, "mxfp4": 0.53125}
+_SPELLINGS = {"float32": "fp32", "float": "fp32", "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8"}
+KV_CACHE_DTYPES = ("auto", "bf16", "fp16", "fp8")
+WEIGHT_DTYPES = ("auto", "fp32", "bf16", "fp16", "fp8", "int8", "int4")
+
+
+@dataclass(frozen=True)
+class Model:
+    """The shape of a model, whole: nothing here is per shard.
+
+    Attributes:
+        name: as in the catalogue, or the path of a config.json.
+        layers, heads: attention layers, and query heads in each.
+        kv_heads, head_dim: K and V heads in each layer and their width; None with MLA.
+        kv_lora_rank, qk_rope_head_dim: the latent that MLA stores instead; None without it.
+        window: tokens that some layers keep, the rest being dropped; None where every layer keeps all.
+        params, active_params: all weights, and those that compute one token; None where unknown.
+        weights: dtype of the weights as published.
+        weight_bytes: size of the published weights where params and dtype do not tell it.
+        max_model_len: longest sequence the model is made for, in tokens; None where unknown.
+    """
+
+    name: str
+    layers: int
+    heads: int
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    kv_lora_rank: int | None = None
+    qk_rope_head_dim: int | None = None
+    window: int | None = None
+    params: int | None = None
+    active_params: int | None = None
+    weights: str = "bf16"
+    weight_bytes: int | None = None
+    max_model_len: int | None = None
+
+    @property
+    def is_mla(self) -> bool:
+        return self.kv_lora_rank is not None
+
+
+def model(name: str) -> Model:
+    """The model of the catalogue called ``name``; names and repository names, in any case.
+
+    Raises:
+        InputError: no such model.
+    """
+    name, entry = find("models.yaml", "model", name)
+    return Model(name, **{key: value for key, value in entry.items() if key != "aliases"})
+
+
+def dtype_name(spelling: str) -> str:
+    """One name for the spellings of a dtype that vLLM and PyTorch use: ``bfloat16`` is ``bf16``, ``fp8_e4m3`` is ``fp8``."""
+    return _SPELLINGS.get(spelling, spelling)
+
+
+def kv_bytes_per_token(model: Model, kv_cache_dtype: str, tensor_parallel_size: int, max_model_len: int | None) -> int:
+    """Bytes of K and V of one token in all layers of one shard.
+
+    ``2 · layers · kv_heads · head_dim · bytes`` with ``max(1, kv_heads / tensor_parallel_size)`` heads a shard; MLA:
+    ``layers · (kv_lora_rank + qk_rope_head_dim) · bytes``, whole on every shard.  ``auto`` is two bytes, or the weights' four.
+
+    Raises:
+        InputError: heads that cannot be shared among the shards, or layers that keep less than ``max_model_len`` tokens,
+            for which this formula would charge too much.
+    """
+    if model.window is not None and (max_model_len is None or model.window < max_model_len):
+        raise InputError(
+            f"{model.name} has layers that keep only a window of {model.window:,} tokens, which is not modelled yet; set max_model_len to "
+            f"{model.window} or less, or give the model as {{kv_bytes_per_token: N}}")
+    if model.heads % tensor_parallel_size:
+        raise InputError(f"tensor_parallel_size {tensor_parallel_size} does not divide the {model.heads} attention heads of {model.name}")
+    bytes_each = 4 if kv_cache_dtype == "auto" and model.weights == "fp32" else _DTYPES.get(kv_cache_dtype, 2)
+    if model.is_mla:
+        return model.layers * (model.kv_lora_rank + model.qk_rope_head_dim) * bytes_each
+    return 2 * model.layers * _kv_heads_per_shard(model, tensor_parallel_size) * model.head_dim * bytes_each
+
+
+def _kv_heads_per_shard(model: Model, tensor_parallel_size: int) -> int:
+    """KV heads of one shard; with more shards than heads each keeps a copy of one."""
+    heads, shards = model.kv_heads, tensor_parallel_size
+    if max(heads, shards) % min(heads, shards):
+        raise InputError(f"tensor_parallel_size {shards} and the {heads} KV heads of {model.name} do not divide one another")
+    return max(1, heads // shards)
+
+
+def weight_bytes(model: Model, tensor_parallel_size: int) -> int:
+    """Bytes of the weights on one shard: ``params · dtype bytes / tensor_parallel_size``.
+
+    Raises:
+        InputError: the number of parameters is not known.
+    """
+    if model.weight_bytes is not None:
+        return model.weight_bytes // tensor_parallel_size
+    if model.params is None:
+        raise InputError(f"the size of {model.name}'s weights is not known; give memory.weights, such as weights: 15GiB (on one GPU)")
+    return int(model.params * _DTYPES[model.weights]) // tensor_parallel_size
+
+
+def flops_per_token(model: Model, tensor_parallel_size: int) -> float:
+    """Floating-point operations of one shard for one token, attention apart: ``2 · params`` (those active for a token).
+
+    Raises:
+        InputError: the number of parameters is not known.
+    """
+    params = model.active_params or model.params
+    if params is None:
+        raise InputError(f"the number of parameters of {model.name} is not known, and the roofline needs it; use durations: {{kind: linear, ...}}")
+    return 2 * params / tensor_parallel_size
+
+
+def flops_per_context_token(model: Model, tensor_parallel_size: int) -> float:
+    """Operations of one shard for one token of context: ``4 · layers · heads · head_dim``.
+
+    MLA's heads read the latent itself: ``kv_lora_rank + qk_rope_head_dim`` wide for the scores, ``kv_lora_rank`` for the values.
+    """
+    width = model.kv_lora_rank + model.qk_rope_head_dim / 2 if model.is_mla else model.head_dim
+    return 4 * model.layers * model.heads * width / tensor_parallel_size

@@ -1,0 +1,94 @@
+"""A config file → an experiment, or one error that lists all that is wrong with it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pagesim.allocators.spec import Contiguous, Paged
+from pagesim.config.case import Case, Experiment
+from pagesim.config.check import check, positioned
+from pagesim.config.document import Document, Place, Problem, parse
+from pagesim.config.resolve import case
+from pagesim.config.schema import Config
+from pagesim.config.sweep import overridden, variants
+from pagesim.errors import ConfigError
+
+_DEFAULT_ALLOCATORS = ({"kind": "contiguous"}, {"kind": "paged"})
+
+
+def load(path: str | Path, overrides: Sequence[str] = (), *, need_trace: bool = True) -> Experiment:
+    """The experiment of the YAML file at ``path``, with ``overrides`` of the form ``dotted.key=value`` put in first.
+
+    Args:
+        need_trace: the trace's file must exist.
+
+    Raises:
+        ConfigError: one line ``file:line:column: what is wrong`` for each thing that is wrong.
+    """
+    document = overridden(read(path), tuple(overrides))
+    problems = list(document.problems)
+    cases: dict[str, Case] = {}
+    for variant in variants(document):
+        if isinstance(variant, Problem):
+            problems.append(variant)
+            continue
+        config, wrong = check(variant.document, Config, str(Path(path).parent))
+        problems += wrong
+        if config is None:
+            continue
+        made, findings = case(config, variant.allocator, "", str(Path(path).parent))
+        problems += [positioned(variant.document, at, message) for at, message in findings]
+        if made is None:
+            continue
+        if need_trace and not Path(made.trace.path).is_file():
+            problems.append(Problem(variant.document.place(("trace", "path")), f"no trace file {made.trace.path!r}; paths are relative to this config"))
+        named = replace(made, name=_name(made, variant.swept, document))
+        cases.setdefault(repr(made.resolved), named)
+    raise_all(problems)
+    return Experiment(str(path), tuple(cases.values()))
+
+
+def read(path: str | Path) -> Document:
+    """The file as a document with a mapping at its top and at least the default allocators."""
+    try:
+        text = Path(path).read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not text in UTF-8 (byte {error.start})") from None
+    document = parse(text, str(path))
+    if not isinstance(document.data, dict):
+        what = "is empty" if document.data is None else "must be a mapping (key: value)"
+        raise ConfigError(f"{path}:1:1: a config {what}; pagesim config init writes one to start from")
+    document.data.setdefault("allocators", list(_DEFAULT_ALLOCATORS))
+    return document
+
+
+def raise_all(problems: Iterable[Problem]) -> None:
+    """Raise one error with all problems, each once, in the order of the file.
+
+    Raises:
+        ConfigError: there are problems.
+    """
+    lines = dict.fromkeys(f"{problem.place.text}: {problem.message}" for problem in sorted(problems, key=lambda problem: problem.place))
+    if lines:
+        raise ConfigError("\n".join(lines))
+
+
+def _name(made: Case, swept: dict[str, object], document: Document) -> str:
+    """Short: the allocator's rules where they matter, then what the sweep varies for all allocators."""
+    varied = {key: value for key, value in swept.items() if len(document.data["sweep"][key]) > 1}
+    short = [key.rsplit(".", 1)[-1] for key in varied]
+    suffix = [f"{key if short.count(last) > 1 else last}={value}" for (key, value), last in zip(varied.items(), short)]
+    return " ".join([_allocator_name(made.allocator), *suffix])
+
+
+def _allocator_name(allocator: Contiguous | Paged) -> str:
+    if isinstance(allocator, Paged):
+        parts = ["paged", allocator.block_size]
+        parts += ["fifo"] if allocator.reuse == "fifo" else []
+        parts += [f"watermark={allocator.watermark}"] if allocator.watermark else []
+    else:
+        parts = ["contiguous", allocator.reserve, allocator.placement]
+        parts += [f"growth={allocator.growth}"] if allocator.reserve == "grow" and allocator.growth != 1.5 else []
+    return " ".join(map(str, parts))

@@ -1,0 +1,273 @@
+"""The keys of a config file, their types and defaults.  What they mean together is decided in ``resolve``."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo, model_validator
+
+from pagesim import catalog
+from pagesim.allocators.spec import PLACEMENTS, RESERVES, REUSES, Contiguous, Paged
+from pagesim.catalog.models import KV_CACHE_DTYPES, WEIGHT_DTYPES, dtype_name
+from pagesim.config.values import Bytes, Count, Flag, Real
+from pagesim.engine.rules import Linear, Scheduling
+from pagesim.errors import InputError
+
+
+class Keys(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
+
+
+def find_model(name: str, directory: str = "") -> catalog.Model:
+    """A model by its name in the catalogue, or from a ``config.json`` whose path is relative to ``directory``.
+
+    Raises:
+        InputError: neither.
+    """
+    path = Path(directory, name)
+    if path.suffix == ".json" or path.is_dir():
+        return catalog.model_from_config(path)
+    try:
+        return catalog.model(name)
+    except InputError as error:
+        raise InputError(f"{error} (or give the path of a config.json, or {{kv_bytes_per_token: N}})") from None
+
+
+def _known_model(name: str, info: ValidationInfo) -> str:
+    directory = (info.context or {}).get("directory", "")
+    model = find_model(name, directory)
+    return str(Path(model.name).absolute()) if model.name.endswith(".json") else model.name
+
+
+def _known_gpu(name: str) -> str:
+    return catalog.gpu(name).name
+
+
+ModelName = Annotated[str, AfterValidator(_known_model)]
+GpuName = Annotated[str, AfterValidator(_known_gpu)]
+KvDtype = Annotated[Literal[(*KV_CACHE_DTYPES, "float16", "bfloat16", "fp8_e4m3", "fp8_e5m2")], AfterValidator(dtype_name)]
+WeightDtype = Annotated[Literal[(*WEIGHT_DTYPES, "float16", "half", "bfloat16", "float32", "float")], AfterValidator(dtype_name)]
+Share = Annotated[Real, Field(gt=0, le=1)]
+Positive = Annotated[Real, Field(gt=0)]
+AtLeast1 = Annotated[Count, Field(ge=1)]
+
+
+class AtItsOwnTimes(Keys):
+    kind: Literal["trace"] = "trace"
+
+
+class Poisson(Keys):
+    kind: Literal["poisson"]
+    rate: Positive
+    """Mean requests per second."""
+
+
+class Gamma(Keys):
+    kind: Literal["gamma"]
+    rate: Positive
+    """Mean requests per second."""
+    cv: Positive | None = None
+    """Coefficient of variation of the intervals; 1 is Poisson."""
+    burstiness: Positive | None = None
+    """vLLM's name: 1 / cv²."""
+
+    @model_validator(mode="after")
+    def _one_measure(self) -> "Gamma":
+        if (self.cv is None) == (self.burstiness is None):
+            raise InputError("give exactly one of cv and burstiness (= 1 / cv²)")
+        return self
+
+
+class Closed(Keys):
+    kind: Literal["closed"]
+    users: AtLeast1
+    """Each has one request in the system at any time."""
+
+
+class Saturate(Keys):
+    kind: Literal["saturate"]
+
+
+class Trace(Keys):
+    path: str
+    """File with the requests, relative to this config; the format is detected."""
+    arrivals: Annotated[AtItsOwnTimes | Poisson | Gamma | Closed | Saturate, Field(discriminator="kind")] = AtItsOwnTimes()
+    speedup: Positive = 1.0
+    """2 replays the trace at twice its rate."""
+    limit: AtLeast1 | None = None
+    """Rows kept, from the start."""
+    strict: Flag = False
+    """A row without prompt or output is an error, not dropped and counted."""
+    until_s: Positive | None = None
+    """The run ends here, finished or not."""
+    warmup_s: Annotated[Real, Field(ge=0)] = 0.0
+    """Figures count from here on."""
+
+
+class KvBytes(Keys):
+    kv_bytes_per_token: AtLeast1
+    """Bytes of K and V of one token in all layers of one GPU."""
+
+
+def _model_form(value: Any) -> str:
+    return "numbers" if isinstance(value, dict | KvBytes) else "name"
+
+
+ModelChoice = Annotated[Annotated[ModelName, Tag("name")] | Annotated[KvBytes, Tag("numbers")], Discriminator(_model_form)]
+
+SOURCES = ("gpu", "kv_memory", "kv_tokens", "num_gpu_blocks_override")
+
+
+class Memory(Keys):
+    gpu: GpuName | None = None
+    """GPU of the catalogue; KV memory is what utilization, weights and other leave of it."""
+    gpu_memory_utilization: Share | None = None
+    """Share of the GPU's memory that the engine may use; 0.92 as in vLLM."""
+    weights: Bytes | None = None
+    """Weights on one GPU, instead of params × dtype / tensor_parallel_size."""
+    other: Bytes | None = None
+    """Taken by anything else; 0 as a default."""
+    kv_memory: Bytes | None = None
+    """KV memory of one GPU, in bytes."""
+    kv_tokens: AtLeast1 | None = None
+    """KV memory in token slots."""
+    num_gpu_blocks_override: AtLeast1 | None = None
+    """KV memory in usable blocks, of the pool's own block size; a contiguous arena takes them for 16 slots each."""
+    block_size: AtLeast1 | None = None
+    """Slots to each of those blocks, for all allocators."""
+    tensor_parallel_size: AtLeast1 = 1
+    kv_cache_dtype: KvDtype = "auto"
+    dtype: WeightDtype = "auto"
+    """Of the weights; auto is as published."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "Memory":
+        given = [key for key in SOURCES if getattr(self, key) is not None]
+        if len(given) != 1:
+            extra = " (a roofline's GPU can be named in durations)" if "gpu" in given else ""
+            raise InputError(f"memory needs exactly one of {', '.join(SOURCES)}, got {', '.join(given) or 'none'}{extra}")
+        for key, source in (("gpu_memory_utilization", "gpu"), ("weights", "gpu"), ("other", "gpu"), ("block_size", "num_gpu_blocks_override")):
+            if getattr(self, key) is not None and source not in given:
+                raise InputError(f"{key} goes with {source} and means nothing beside {given[0]}; leave it out")
+        return self
+
+
+class SchedulingKeys(Keys):
+    max_num_seqs: Count = 256
+    max_num_batched_tokens: Count | None = None
+    """8192; without chunked prefill at least max_model_len."""
+    chunked_prefill: Flag = True
+    preemption: Literal["recompute", "swap"] = "recompute"
+    reserve_full_isl: Flag = True
+    """Admit a prompt only when all of it fits, though its first chunk takes less."""
+    swap_space: Bytes | None = None
+    """Host memory that swapped blocks may fill; 4GiB as in vLLM."""
+    swap_bandwidth: Bytes | None = None
+    """Bytes per second, one way; 0.8 × the GPU's PCIe."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> "SchedulingKeys":
+        Scheduling(max_num_seqs=self.max_num_seqs, max_num_batched_tokens=8192 if self.max_num_batched_tokens is None else self.max_num_batched_tokens)
+        if self.swap_bandwidth == 0:
+            raise InputError("swap_bandwidth must be above 0")
+        return self
+
+
+class Fixed(Keys):
+    kind: Literal["fixed"]
+    step_s: Real
+
+    @model_validator(mode="after")
+    def _possible(self) -> "Fixed":
+        self.spec()
+        return self
+
+    def spec(self) -> Linear:
+        return Linear(self.step_s)
+
+
+class LinearKeys(Keys):
+    kind: Literal["linear"]
+    step_s: Real = 0.0
+    prefill_token_s: Real = 0.0
+    sequence_s: Real = 0.0
+    context_token_s: Real = 0.0
+
+    @model_validator(mode="after")
+    def _possible(self) -> "LinearKeys":
+        self.spec()
+        return self
+
+    def spec(self) -> Linear:
+        return Linear(self.step_s, self.prefill_token_s, self.sequence_s, self.context_token_s)
+
+
+class RooflineKeys(Keys):
+    kind: Literal["roofline"]
+    overhead_s: Annotated[Real, Field(ge=0)] = 0.0
+    gpu: GpuName | None = None
+    """Where memory does not name it."""
+
+
+class Measured(Keys):
+    kind: Literal["measured"]
+    path: str
+    """Output of bench-kernel."""
+
+
+class ContiguousKeys(Keys):
+    kind: Literal["contiguous"]
+    reserve: Literal[RESERVES] = "max_model_len"
+    placement: Literal[PLACEMENTS] = "first_fit"
+    growth: Real = 1.5
+    """Factor by which reserve: grow extends a region."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> "ContiguousKeys":
+        self.spec()
+        return self
+
+    def spec(self) -> Contiguous:
+        return Contiguous(self.reserve, self.placement, self.growth)
+
+
+class PagedKeys(Keys):
+    kind: Literal["paged"]
+    block_size: Count = 16
+    reuse: Literal[REUSES] = "lifo"
+    watermark: Real = 0.0
+    """Share of the blocks kept free at an admission while something runs."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> "PagedKeys":
+        self.spec()
+        return self
+
+    def spec(self) -> Paged:
+        return Paged(self.block_size, self.reuse, self.watermark)
+
+
+Allocator = Annotated[ContiguousKeys | PagedKeys, Field(discriminator="kind")]
+DurationKeys = Annotated[Fixed | LinearKeys | RooflineKeys | Measured, Field(discriminator="kind")]
+
+
+class Sizing(Keys):
+    """The keys that say how much KV memory there is."""
+
+    model: ModelChoice | None = None
+    """Name in the catalogue, path of a config.json, or {kv_bytes_per_token: N}."""
+    memory: Memory
+    max_model_len: AtLeast1 | None = None
+    """Longest prompt and output together; the model's own maximum as a default."""
+    allocators: Annotated[list[Allocator], Field(min_length=1)] = [ContiguousKeys(kind="contiguous"), PagedKeys(kind="paged")]
+
+
+class Config(Sizing):
+    """An experiment of pagesim."""
+
+    trace: Trace
+    scheduling: SchedulingKeys = SchedulingKeys()
+    durations: DurationKeys | None = None
+    """A roofline where model and GPU are known, else a fixed 0.03 s."""
+    sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
+    """Dotted keys and the values that each takes in turn; every combination runs."""
+    seed: Annotated[Count, Field(ge=0)] = 0

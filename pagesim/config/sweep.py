@@ -1,0 +1,104 @@
+"""One document into many: overrides from the command line, and the combinations of a sweep."""
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path as FilePath
+from typing import NamedTuple
+
+from pagesim.config.document import Document, Path, Place, Problem, parse, undotted
+from pagesim.config.values import shown
+from pagesim.errors import ConfigError
+
+
+class Variant(NamedTuple):
+    """A document for one case: allocator number ``allocator`` of it, and what the sweep set for all allocators."""
+
+    document: Document
+    allocator: int
+    swept: dict[str, object]
+
+
+def overridden(document: Document, overrides: tuple[str, ...]) -> Document:
+    """The document with each ``key=value`` put in its place; keys are dotted, values are YAML.
+
+    A trace or a config.json that is named here is relative to the current directory, as a shell's user expects.
+
+    Raises:
+        ConfigError: no ``=``, a value that is not YAML, or a key that cannot be reached.
+    """
+    for override in overrides:
+        label = f"--set {override}"
+        key, equals, text = override.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"{label}: must be key=value, such as --set seed=1 or --set allocators.0.block_size=32")
+        path = undotted(key.strip())
+        value = parse(text, label, one_place=True)
+        document.problems.extend(value.problems)
+        data = value.data
+        if isinstance(data, str) and (path == ("trace", "path") or path == ("model",) and data.endswith(".json")):
+            data = str(FilePath(data).absolute())
+        try:
+            document = document.replaced(path, data, Place(10**9, 0, label), value.values or {(): Place(10**9, 0, label)})
+        except ConfigError as error:
+            raise ConfigError(f"{label}: {error}") from None
+    return document
+
+
+def variants(document: Document) -> Iterator[Variant | Problem]:
+    """Every case that the sweep asks for, or what is wrong with a key of it.
+
+    Keys under ``allocators.N`` concern that allocator only: the others do not repeat for them.
+    """
+    base = Document({key: value for key, value in document.data.items() if key != "sweep"}, document.keys, document.values)
+    keys = []
+    for key, problem in _swept(document, base):
+        if problem is None:
+            keys.append(key)
+        else:
+            yield problem
+    own = {key: path[1] for key in keys if len(path := undotted(key)) > 1 and path[0] == "allocators" and isinstance(path[1], int)}
+    shared = [key for key in keys if key not in own]
+    for common, swept in _combinations(document, base, shared):
+        allocators = common.data.get("allocators")
+        for number in range(len(allocators) if isinstance(allocators, list) and allocators else 1):
+            for single, _ in _combinations(document, common, [key for key in own if own[key] == number]):
+                yield Variant(single, number, swept)
+
+
+def _swept(document: Document, base: Document) -> Iterator[tuple[str, Problem | None]]:
+    """The keys of the sweep, each with what is wrong with it."""
+    sweep = document.data.get("sweep") or {}
+    if not isinstance(sweep, dict):
+        yield "", Problem(document.place(("sweep",)), f"sweep must be a mapping of keys to lists of values, got {shown(sweep)}")
+        return
+    for key, values in sweep.items():
+        if not isinstance(values, list) or not values:
+            yield key, Problem(document.place(("sweep", key)), f"sweep over {key} must be a list of one value or more, got {shown(values)}")
+        else:
+            yield key, _unreachable(document, base, key)
+
+
+def _combinations(source: Document, target: Document, keys: list[str]) -> Iterator[tuple[Document, dict[str, object]]]:
+    """``target`` with each combination of the values that the sweep of ``source`` has for ``keys``."""
+    for indices in product(*(range(len(source.data["sweep"][key])) for key in keys)):
+        document = target
+        for key, index in zip(keys, indices):
+            document = _set(source, document, key, index)
+        yield document, {key: source.data["sweep"][key][index] for key, index in zip(keys, indices)}
+
+
+def _set(source: Document, target: Document, key: str, index: int) -> Document:
+    at: Path = ("sweep", key, index)
+    places = {path[len(at):]: place for path, place in source.values.items() if path[:len(at)] == at}
+    return target.replaced(undotted(key), source.data["sweep"][key][index], source.place(("sweep", key), of_key=True),
+                           places or {(): source.place(at)})
+
+
+def _unreachable(source: Document, base: Document, key: str) -> Problem | None:
+    if key.split(".")[0] == "sweep":
+        return Problem(source.place(("sweep", key), of_key=True), "a sweep cannot sweep itself")
+    try:
+        _set(source, base, key, 0)
+    except ConfigError as error:
+        return Problem(source.place(("sweep", key), of_key=True), str(error))
+    return None

@@ -1,0 +1,58 @@
+"""Numbers as people write them in a config: counts such as 16k, sizes such as 12GiB."""
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from pagesim.core.units import parse_bytes, parse_count
+
+_SMALLEST_BYTES = 2**20
+
+
+def _as_count(value: Any) -> int:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f"must be a whole number, got {shown(value)}")
+    return parse_count(value)
+
+
+def _as_bytes(value: Any) -> int:
+    """A bare small number is a size in GiB or GB whose unit was forgotten, as vLLM's flags have it."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f"must be a size with its unit, such as 12GiB, got {shown(value)}")
+    size = parse_bytes(value)
+    if isinstance(value, int) and 0 < abs(size) < _SMALLEST_BYTES:
+        raise ValueError(f"{value} would be {value} bytes; write the unit, such as {value}GiB")
+    return size
+
+
+def _as_real(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"must be a number, got {shown(value)}")
+    return float(value)
+
+
+def _as_flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"must be true or false, got {shown(value)}")
+    return value
+
+
+def shown(value: Any) -> str:
+    """A value as its YAML has it, near enough: ``true`` and not ``True``, ``nothing`` and not ``None``."""
+    if value is None:
+        return "nothing"
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def _schema(kind: str, pattern: str) -> WithJsonSchema:
+    return WithJsonSchema({"anyOf": [{"type": kind}, {"type": "string", "pattern": pattern}]})
+
+
+Count = Annotated[int, BeforeValidator(_as_count), _schema("integer", r"^[0-9]+(\.[0-9]+)?[kKmMgG]?$")]
+Bytes = Annotated[int, Field(ge=0), BeforeValidator(_as_bytes), _schema("integer", r"^[0-9]+(\.[0-9]+)? ?[kKmMgGtT]?[iI]?[bB]$")]
+Real = Annotated[float, BeforeValidator(_as_real)]
+Flag = Annotated[bool, BeforeValidator(_as_flag)]
