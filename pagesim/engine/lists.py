@@ -1,0 +1,75 @@
+"""Doubly linked lists threaded through arrays of rows: the running order, and wheels of lists indexed by step.
+
+A wheel keeps the rows that something happens to, in the bucket of the step in which it happens; each bucket is in running
+order.  So a step touches only the rows that need memory or end in it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba.extending import register_jitable
+
+
+# First and last row of a bucket, -1 if it is empty.
+BUCKET = np.dtype([("head", np.int64), ("tail", np.int64)], align=True)
+# A row's neighbours in its bucket, and the step of that bucket; -1 for none.
+LINK = np.dtype([("next", np.int64), ("prev", np.int64), ("due", np.int64)], align=True)
+
+
+class Wheel(NamedTuple):
+    bucket: np.recarray  # BUCKET, shape (a power of two,)
+    link: np.recarray    # LINK, shape (rows,)
+
+
+def make_wheel(rows: int, most_steps: int) -> Wheel:
+    """An empty wheel for steps up to ``most_steps`` ahead."""
+    buckets = np.zeros(1 << most_steps.bit_length(), BUCKET).view(np.recarray)
+    links = np.zeros(rows, LINK).view(np.recarray)
+    for field in (buckets.head, buckets.tail, links.next, links.prev, links.due):
+        field[:] = -1
+    return Wheel(buckets, links)
+
+
+@register_jitable
+def wheel_add(wheel, row, step, order):
+    """Put ``row`` into the bucket of ``step``, behind the rows with a smaller ``order``; nearly always that is the end."""
+    buckets, links = wheel.bucket, wheel.link
+    at = step & (len(buckets) - 1)
+    after = buckets.tail[at]
+    while after >= 0 and order[after] > order[row]:
+        after = links.prev[after]
+    before = buckets.head[at] if after < 0 else links.next[after]
+    links.prev[row], links.next[row], links.due[row] = after, before, step
+    if after < 0:
+        buckets.head[at] = row
+    else:
+        links.next[after] = row
+    if before < 0:
+        buckets.tail[at] = row
+    else:
+        links.prev[before] = row
+
+
+@register_jitable
+def wheel_drop(wheel, row):
+    """Take ``row`` out of its bucket, if it is in one."""
+    buckets, links = wheel.bucket, wheel.link
+    if links.due[row] < 0:
+        return
+    at = links.due[row] & (len(buckets) - 1)
+    before, after = links.prev[row], links.next[row]
+    if before < 0:
+        buckets.head[at] = after
+    else:
+        links.next[before] = after
+    if after < 0:
+        buckets.tail[at] = before
+    else:
+        links.prev[after] = before
+    links.due[row] = -1
+
+
+@register_jitable
+def wheel_first(wheel, step):
+    """First row of the bucket of ``step``, or -1."""
+    return wheel.bucket.head[step & (len(wheel.bucket) - 1)]

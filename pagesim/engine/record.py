@@ -1,0 +1,68 @@
+"""What a step adds to the run's sums and to its timeline."""
+
+from numba.extending import register_jitable
+
+from pagesim.engine.result import Column
+from pagesim.engine.state import LINES, LINES_MAX, STEP, STRIDE
+
+COLUMNS = len(Column)
+MAXIMA = 4  # columns of ``Sums.line_n`` behind the first step that are maxima; the others are counts
+RUN, BUSY, QUEUED, SATURATED = range(4)  # result.WINDOWS
+
+
+@register_jitable
+def integrate(sums, window, duration):
+    """Add this step's values over ``duration`` seconds to a window; ``values[0]`` is 1, so column 0 adds up time."""
+    for k in range(COLUMNS):
+        sums.integrals[window, k] += sums.values[k] * duration
+
+
+@register_jitable
+def add_line(state, start, duration, values, maxima, counts):
+    """Add a step to the timeline: to the last line, or as a new one where that line has its ``STRIDE`` steps."""
+    n, sums = state.n, state.sums
+    last = n[LINES] - 1
+    if last < 0 or n[STEP] - sums.line_n[last, 0] >= n[STRIDE]:
+        if n[LINES] == LINES_MAX:
+            _halve(state)
+        last = n[LINES]
+        n[LINES] += 1
+        sums.line_f[last] = 0.0
+        sums.line_f[last, 0] = start
+        sums.line_n[last] = 0
+        sums.line_n[last, 0] = n[STEP]
+    _merge(sums.line_f[last], duration, values)
+    for k in range(len(maxima)):
+        sums.line_n[last, 1 + k] = max(sums.line_n[last, 1 + k], maxima[k])
+    for k in range(len(counts)):
+        sums.line_n[last, 1 + len(maxima) + k] += counts[k]
+
+
+@register_jitable
+def _merge(line, duration, values):
+    """Fold values that held for ``duration`` into a line: start, duration, and means over it."""
+    total = line[1] + duration
+    for k in range(len(values)):
+        if line[1] == 0.0:
+            line[2 + k] = values[k]
+        elif total > 0.0:
+            line[2 + k] = (line[2 + k] * line[1] + values[k] * duration) / total
+    line[1] = total
+
+
+@register_jitable
+def _halve(state):
+    """Merge neighbouring lines, so that the timeline never outgrows its rows; extremes survive."""
+    n, sums = state.n, state.sums
+    for k in range(LINES_MAX // 2):
+        a, b = 2 * k, 2 * k + 1
+        for column in range(sums.line_f.shape[1]):
+            sums.line_f[k, column] = sums.line_f[a, column]
+        _merge(sums.line_f[k], sums.line_f[b, 1], sums.line_f[b, 2:])
+        sums.line_n[k, 0] = sums.line_n[a, 0]
+        for column in range(1, 1 + MAXIMA):
+            sums.line_n[k, column] = max(sums.line_n[a, column], sums.line_n[b, column])
+        for column in range(1 + MAXIMA, sums.line_n.shape[1]):
+            sums.line_n[k, column] = sums.line_n[a, column] + sums.line_n[b, column]
+    n[LINES] = LINES_MAX // 2
+    n[STRIDE] *= 2

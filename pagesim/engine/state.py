@@ -1,0 +1,154 @@
+"""The engine's state between two steps: arrays only, so that a run can stop after any step and go on.
+
+Scalars live in two arrays, ``n`` (int64) and ``t`` (float64), under the names below.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pagesim.allocators.spec import Contiguous, Paged
+from pagesim.engine.lists import Wheel, make_wheel
+from pagesim.engine.result import PARTS, WAIT_CAUSES, WINDOWS, Column
+from pagesim.engine.rules import Durations, Roofline, Scheduling
+from pagesim.trace import Trace
+
+# n: where the run is
+(STEP, OPEN, JOINED, AVAILABLE, USERS, DONE, NEXT_FRESH, NUM_RETURNING, FIRST, LAST, FIRST_PARTIAL, DECODERS, RUNNING, WAITING,
+ NUM_UNUSED, SERIAL, HOST_UNITS, WARM, LINES, STRIDE,
+ # n: what it holds, in slots
+ TOKEN_STATES, ASKED, PINNED, ALLOCATED,
+ # n: what the instant looks like to the queue's head; STALE where it must be looked up again
+ STALE, REFUSED, SHORT, NEED, NUM_HOLES, LARGEST, USABLE,
+ # n: what happened in this step
+ STEP_PREFILL, STEP_DECODE, STEP_SEQUENCES, STEP_UNSERVED, STEP_PREEMPTED, STEP_ADMITTED, STEP_MOVED, STEP_SAMPLED, STEP_PREFILLED,
+ WAIT_CAUSE,
+ # n: counters, since the warm-up
+ STEPS, ADMISSIONS, PREEMPTIONS, RECOMPUTED, SWAPPED, SWAP_FALLBACKS, COPIED, PREFILL, DECODE, OUTPUT,
+ # n: peaks, since the warm-up
+ PEAK_TOKEN_STATES, PEAK_ALLOCATED, PEAK_RUNNING, PEAK_WAITING, PEAK_STEP,
+ NUM_N) = range(57)
+
+# t
+NOW, STEP_END, PEAK_TIME, NUM_T = range(4)
+
+LINES_MAX = 8192  # timeline rows; twice as many steps fall into a row each time it is full
+
+
+class Rules(NamedTuple):
+    """The rules of the run as plain numbers; see ``engine.rules``."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    chunked_prefill: bool
+    whole_sequence: bool      # an admission needs room for all known tokens, not only for its first chunk
+    swap: bool
+    host_units: int           # blocks (paged) or slots (contiguous) that fit into host memory, -1 without limit
+    swap_s_per_slot: float
+    unit_slots: int           # block_size, 1 for contiguous
+    capacity: int             # slots, those outside any block included
+    remainder: int            # slots outside any block
+    contiguous: bool
+    max_model_len: int
+    closed: bool
+    until_s: float
+    warmup_s: float
+    roofline: bool
+    duration: np.ndarray      # float64 (7,): the fields of Linear or Roofline in their order
+
+
+class Requests(NamedTuple):
+    """The trace's columns, shape (num_requests,); optional ones have length 0 where absent."""
+
+    arrival: np.ndarray       # float64
+    prompt: np.ndarray        # int32
+    output: np.ndarray        # int32
+    limit: np.ndarray         # int32, max_tokens
+    samples: np.ndarray       # int32
+    samples_left: np.ndarray  # int32
+    outcome: np.recarray      # OUTCOME
+
+
+# Fields are records, not arrays of their own, because each array costs the compiled loop seven words wherever it is passed.
+OUTCOME = np.dtype([("first_scheduled", np.float64), ("first_token", np.float64), ("finish", np.float64),
+                    ("preemptions", np.int32), ("status", np.int32)], align=True)
+
+# A running sequence.  One that decodes stores ``step - shift`` tokens after being scheduled in ``step``, so that its state
+# needs no update from step to step; one that is still being prefilled keeps ``stored`` of its ``known`` tokens.
+# ``serial`` grows with each admission: the running order.  ``late`` is the last step in which the budget did not reach it.
+# ``unused`` is a stack of free rows, ``prefilled`` the requests whose first prefill ends in this step; both ignore the row.
+ROW = np.dtype([(name, np.int64) for name in ("request", "shift", "known", "stored", "final", "serial", "late", "next", "prev",
+                                              "unused", "prefilled")], align=True)
+
+# A preempted sequence; the last victim is the queue's head.  ``stored`` tokens and ``units`` (blocks or slots) lie on the host.
+VICTIM = np.dtype([(name, np.int64) for name in ("request", "known", "stored", "units")], align=True)
+
+
+class Sums(NamedTuple):
+    integrals: np.ndarray     # float64 (len(WINDOWS), len(Column))
+    values: np.ndarray        # float64 (len(Column),): the columns at this step
+    wait_s: np.ndarray        # float64 (len(WAIT_CAUSES),)
+    waste: np.ndarray         # int64 (64,)
+    line_f: np.ndarray        # float64 (LINES_MAX, 4 + len(PARTS)): start, duration, mean running, mean waiting, mean parts
+    line_n: np.ndarray        # int64 (LINES_MAX, 10): first step, four maxima, five counts
+
+
+class State(NamedTuple):
+    n: np.ndarray
+    t: np.ndarray
+    rules: Rules
+    requests: Requests
+    rows: np.recarray         # ROW
+    returning: np.recarray    # VICTIM
+    growth: Wheel             # rows by the step in which they need more memory
+    ending: Wheel             # rows by the step in which they end
+    sums: Sums
+
+
+def make_rules(allocator: Contiguous | Paged, capacity_slots: int, max_model_len: int, scheduling: Scheduling,
+               durations: Durations, closed: bool, until_s: float | None, warmup_s: float) -> Rules:
+    contiguous = isinstance(allocator, Contiguous)
+    unit = 1 if contiguous else allocator.block_size
+    figures = np.zeros(7)
+    figures[:len(vars(durations))] = list(vars(durations).values())
+    return Rules(
+        max_num_seqs=scheduling.max_num_seqs, max_num_batched_tokens=scheduling.max_num_batched_tokens,
+        chunked_prefill=scheduling.chunked_prefill,
+        whole_sequence=contiguous or scheduling.reserve_full_isl or not scheduling.chunked_prefill,
+        swap=scheduling.preemption == "swap",
+        host_units=-1 if scheduling.swap_slots is None else scheduling.swap_slots // unit,
+        swap_s_per_slot=scheduling.swap_s_per_slot, unit_slots=unit,
+        capacity=capacity_slots, remainder=capacity_slots % unit, contiguous=contiguous,
+        max_model_len=max_model_len, closed=closed, until_s=np.inf if until_s is None else until_s, warmup_s=warmup_s,
+        roofline=isinstance(durations, Roofline), duration=figures)
+
+
+def make_state(trace: Trace, rules: Rules, num_rows: int, closed_users: int | None) -> State:
+    """The state before the first step."""
+    count = len(trace)
+    none = np.zeros(0, np.int32)
+    arrival = trace.arrival_s if not rules.closed else np.full(count, np.nan)
+    available = count
+    if closed_users is not None:
+        available = min(closed_users, count)
+        arrival[:available] = 0.0
+    outcome = np.zeros(count, OUTCOME).view(np.recarray)
+    for times in (outcome.first_scheduled, outcome.first_token, outcome.finish):
+        times[:] = np.nan
+    requests = Requests(
+        arrival=arrival, prompt=trace.prompt_tokens, output=trace.output_tokens,
+        limit=none if trace.max_tokens is None else trace.max_tokens,
+        samples=none if trace.num_samples is None else trace.num_samples,
+        samples_left=none if trace.num_samples is None else trace.num_samples.copy(), outcome=outcome)
+    n, t = np.zeros(NUM_N, np.int64), np.zeros(NUM_T)
+    n[STEP] = n[FIRST] = n[LAST] = n[FIRST_PARTIAL] = n[PEAK_STEP] = -1
+    n[AVAILABLE] = n[USERS] = available
+    n[NUM_UNUSED], n[STRIDE], n[STALE] = num_rows, 1, 1
+    rows = np.zeros(num_rows, ROW).view(np.recarray)
+    rows.unused[:] = np.arange(num_rows)
+    longest = int(trace.output_tokens.max(initial=1)) + 2
+    return State(
+        n=n, t=t, rules=rules, requests=requests, rows=rows, returning=np.zeros(num_rows, VICTIM).view(np.recarray),
+        growth=make_wheel(num_rows, longest), ending=make_wheel(num_rows, longest),
+        sums=Sums(np.zeros((len(WINDOWS), len(Column))), np.zeros(len(Column)), np.zeros(len(WAIT_CAUSES)),
+                  np.zeros(64, np.int64), np.zeros((LINES_MAX, 4 + len(PARTS))), np.zeros((LINES_MAX, 10), np.int64)))
