@@ -1,15 +1,32 @@
 """The ``pagesim`` program: one typer application; heavy imports happen inside the commands."""
 
 import sys
+from typing import Annotated
 
 import typer
 
+from pagesim import __version__
 from pagesim.cli import trace
+from pagesim.cli.compare import compare
+from pagesim.cli.simulate import simulate
 from pagesim.errors import PagesimError
 
 app = typer.Typer(name="pagesim", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
                   help="Where every slot of KV-cache memory goes, under contiguous and under paged allocation.")
+app.command()(simulate)
+app.command()(compare)
 app.add_typer(trace.app)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"pagesim {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")] = False) -> None:
+    pass
 
 
 def main() -> None:

@@ -1,0 +1,93 @@
+"""``pagesim simulate``: run an experiment, show its tables, write its run folder."""
+
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pagesim.errors import InputError
+
+if TYPE_CHECKING:
+    from pagesim.config import Experiment
+
+
+class Format(str, Enum):
+    table = "table"
+    json = "json"
+    csv = "csv"
+    markdown = "markdown"
+
+
+def simulate(
+    config: Annotated[Path, typer.Argument(help="The experiment, a YAML file; configs/ has some, 'pagesim config init' writes one.")],
+    overrides: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help=(
+        "Replace one key of the experiment, such as trace.limit=1000 or allocators.0.block_size=32; may be repeated."))] = [],
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write the run folder here.")] = None,
+    format: Annotated[Format, typer.Option(help="What is written to stdout.")] = Format.table,
+    json: Annotated[bool, typer.Option("--json", help="Write one JSON object and nothing else: --format json.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the result: no progress, no notes.")] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes at most; the default is the cores, where it pays.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep the cases that an earlier run into DIR finished.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cases and stop.")] = False,
+) -> None:
+    """Replay a trace through the allocators of an experiment and account for every slot of KV memory."""
+    from pagesim.config import load
+
+    experiment = load(config, tuple(overrides))
+    if dry_run:
+        for case in experiment.cases:
+            print(case.name)
+        return
+    if json and format not in (Format.table, Format.json):
+        raise InputError(f"--json and --format {format.value} ask for two forms at once; give one of them")
+    raise typer.Exit(_run(experiment, Format.json if json else format, output, jobs, quiet=quiet, resume=resume))
+
+
+def _run(experiment: "Experiment", format: Format, output: Path | None, jobs: int | None, *, quiet: bool, resume: bool) -> int:
+    """Run and print; the exit code: 1 where nothing completed or a case failed, 130 after Ctrl-C."""
+    from pagesim.cli.progress import progress_display
+    from pagesim.experiment import run_experiment
+    from pagesim.report import notes
+
+    readable = format in (Format.table, Format.markdown) and not quiet
+    if readable:
+        print("\n".join(notes.capacity_lines(experiment.cases)) + "\n", flush=True)
+    if not quiet:
+        _warn(notes.size_warnings(experiment.cases))
+    with progress_display([case.name for case in experiment.cases], quiet=quiet) as on_progress:
+        simulation = run_experiment(experiment, jobs=jobs, folder=output, resume=resume, on_progress=on_progress)
+    document = simulation.metrics
+    if readable and document["cases"]:
+        print("\n".join(notes.count_lines(document)) + "\n")
+    _print_result(document, format)
+    if not quiet:
+        _warn(notes.result_warnings(document))
+        if output is not None:
+            print(f"written to {output}/", file=sys.stderr)
+    if simulation.interrupted:
+        print("pagesim: interrupted; the cases above had finished", file=sys.stderr)
+        return 130
+    completed = sum(case["requests"]["completed"] for case in document["cases"])
+    return 1 if document["failed"] or completed == 0 else 0
+
+
+def _print_result(document: dict, format: Format) -> None:
+    from pagesim.report import files, tables
+
+    if format is Format.json:
+        print(files.json_text(document), end="")
+    elif format is Format.csv:
+        print(files.csv_text(document), end="")
+    elif format is Format.markdown:
+        print("\n".join(map(tables.markdown, tables.sheets(document))), end="")
+    else:
+        from pagesim.cli.console import print_tables
+
+        print_tables(tables.sheets(document))
+
+
+def _warn(lines: list[str]) -> None:
+    for line in lines:
+        print(f"pagesim: {line}", file=sys.stderr)

@@ -1,0 +1,94 @@
+"""One case from its trace to its figures, in the process that calls."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pagesim.engine.result import Result
+from pagesim.engine.run import Run
+from pagesim.errors import PagesimError
+from pagesim.experiment.document import case_entry
+from pagesim.report.folder import write_case
+from pagesim.trace import Trace, read_trace
+from pagesim.trace.arrivals import with_arrivals
+
+if TYPE_CHECKING:
+    from pagesim.config import Case, TraceOptions
+
+# Short enough that Ctrl-C and the progress display feel immediate, long enough to cost nothing.
+_STEPS_AT_ONCE = 200_000
+_SECONDS_BETWEEN_REPORTS = 0.1
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a case is; ``case`` is its place in the experiment."""
+
+    case: int
+    steps: int
+    requests_done: int
+    num_requests: int
+    ended: bool = False
+
+
+@dataclass(frozen=True)
+class Task:
+    """A case to run.  ``folder`` is where its files go, None for nowhere; ``key`` is the address of its content."""
+
+    index: int
+    case: "Case"
+    folder: Path | None = None
+    key: str = ""
+    keep_result: bool = True
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a task: its figures (and its Result if that was asked for), or the error that ended it."""
+
+    entry: dict | None = None
+    result: Result | None = None
+    error: PagesimError | None = None
+
+
+def attempt(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
+    """Run a task; an error that a user can cause is an outcome, so that the other cases go on."""
+    try:
+        return _run(task, on_progress)
+    except PagesimError as error:
+        return Outcome(error=error)
+    except MemoryError:
+        return Outcome(error=PagesimError(f"{task.case.name}: not enough memory on this machine; set trace.limit or use fewer --jobs"))
+
+
+def read_requests(options: "TraceOptions") -> Trace:
+    """The trace with the arrivals that a case asks for."""
+    return with_arrivals(_read(options.path, options.limit, options.strict), options.kind, rate=options.rate, cv=options.cv,
+                         speedup=options.speedup, seed=options.seed)
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path, limit: int | None, strict: bool) -> Trace:
+    return read_trace(path, limit=limit, strict=strict)
+
+
+def _run(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
+    case = task.case
+    trace = read_requests(case.trace)
+    run = Run(trace, case.allocator, case.capacity.slots, case.max_model_len, case.scheduling, case.durations,
+              closed_users=case.trace.users, until_s=case.trace.until_s, warmup_s=case.trace.warmup_s)
+    reported_s = time.monotonic()
+    while run.advance(_STEPS_AT_ONCE):
+        if time.monotonic() - reported_s >= _SECONDS_BETWEEN_REPORTS:
+            reported_s = time.monotonic()
+            now = run.progress()
+            on_progress(Progress(task.index, now.steps, now.requests_done, len(trace)))
+    result = run.result()
+    entry = case_entry(case, trace, result)
+    if task.folder is not None:
+        write_case(task.folder, task.key, case.resolved, entry, trace, result)
+    on_progress(Progress(task.index, result.counters.steps, len(trace), len(trace), ended=True))
+    return Outcome(entry, result if task.keep_result else None)

@@ -1,0 +1,75 @@
+"""Tasks over worker processes; a worker that dies costs its own task only."""
+
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+
+from pagesim.errors import PagesimError
+from pagesim.experiment.case import Outcome, Progress, Task, attempt
+
+
+def run_in_processes(tasks: list[Task], num_processes: int, on_progress: Callable[[Progress], None]) -> Iterator[tuple[Task, Outcome]]:
+    """Yield each task with its outcome as it ends.  Leaving early (Ctrl-C, ``close``) ends the workers."""
+    waiting = deque(tasks)
+    workers: dict[Connection, tuple[BaseProcess, Task]] = {}
+    leaving: list[BaseProcess] = []
+    try:
+        for _ in range(min(num_processes, len(tasks))):
+            _start(workers, waiting.popleft())
+        while workers:
+            for connection in wait(list(workers)):
+                process, task = workers[connection]
+                try:
+                    message = connection.recv()
+                except EOFError:    # the worker is gone: a crash, or the kernel took it for want of memory
+                    del workers[connection]
+                    process.join()
+                    yield task, Outcome(error=PagesimError(_death(task, process.exitcode)))
+                    if waiting:
+                        _start(workers, waiting.popleft())
+                    continue
+                if isinstance(message, Progress):
+                    on_progress(message)
+                    continue
+                yield task, message
+                if waiting:
+                    workers[connection] = process, waiting.popleft()
+                    connection.send(workers[connection][1])
+                else:
+                    del workers[connection]
+                    connection.send(None)
+                    leaving.append(process)
+    finally:
+        for process, _ in workers.values():
+            process.terminate()
+            leaving.append(process)
+        for process in leaving:
+            process.join()
+
+
+def _start(workers: dict[Connection, tuple[BaseProcess, Task]], task: Task) -> None:
+    """A new process rather than a copy of this one: the compiled engine's threads and caches do not survive a fork."""
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_work, args=(theirs,), daemon=True)
+    process.start()
+    theirs.close()    # else its end would stay open here and a dead worker would never show
+    ours.send(task)
+    workers[ours] = process, task
+
+
+def _work(connection: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)    # the parent hears Ctrl-C and decides
+    while (task := connection.recv()) is not None:
+        connection.send(attempt(task, connection.send))
+
+
+def _death(task: Task, exit_code: int | None) -> str:
+    if exit_code is not None and exit_code < 0:
+        name = signal.Signals(-exit_code).name
+        return f"{task.case.name}: its process was ended by {name}" + (
+            "; often that is want of memory: use fewer --jobs" if name == "SIGKILL" else "")
+    return f"{task.case.name}: its process ended with exit code {exit_code}; what it wrote above is the reason"

@@ -1,0 +1,72 @@
+"""Text of results, and files that are whole or absent: strict JSON, CSV with units in the column names."""
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+# What the numbers of a metrics entry are, where the key does not say: by their path, the longest that fits.
+_UNITS = {
+    "ledger": "share", "sosp23": "share", "utilization": "share", "block_use": "share", "internal_fragmentation": "share",
+    "external_fragmentation": "share", "external_fragmentation.extfrag_index": "", "latency": "s",
+    "peak.token_states": "slots", "peak.allocated": "slots",
+}
+
+# Histograms are lists; a window of the ledger that is null has no figures of its own.
+_NOT_FIGURES = ("histograms.", "ledger.", "sosp23.")
+
+
+def json_text(value: object) -> str:
+    """Strict JSON: NaN and infinity raise ValueError instead of reaching a reader that cannot parse them."""
+    return json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[TextIO]:
+    """A text file that takes the place of ``path`` when it is complete; a failure on the way leaves ``path`` as it was."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with open(part, "w", encoding="utf-8", newline="") as file:
+            yield file
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    with replacing(path) as file:
+        file.write(text)
+
+
+def csv_text(document: dict) -> str:
+    """One row a case, one column a figure; histograms are left to the JSON.  A null is an empty cell."""
+    rows = [flat(entry) for entry in document["cases"]]
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def flat(entry: dict) -> dict[str, str | int | float | None]:
+    """Every figure of an entry under its dotted path, with its unit."""
+    return {_with_unit(path): value for path, value in _leaves(entry, "")}
+
+
+def _leaves(value: dict, prefix: str) -> Iterator[tuple[str, object]]:
+    for key, item in value.items():
+        if isinstance(item, dict):
+            yield from _leaves(item, f"{prefix}{key}.")
+        elif prefix not in _NOT_FIGURES:
+            yield prefix + key, item
+
+
+def _with_unit(path: str) -> str:
+    fitting = [known for known in _UNITS if path == known or path.startswith(f"{known}.")]
+    unit = _UNITS[max(fitting, key=len)] if fitting else ""
+    return f"{path}_{unit}" if unit else path

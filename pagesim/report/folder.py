@@ -1,0 +1,74 @@
+"""The run folder: what a run was, where it ran, what came out.
+
+    DIR/
+    ├── environment.json     versions, machine, seeds, the trace's sha256, time taken
+    ├── metrics.json         every case's figures; byte-identical from run to run
+    ├── config.yaml          the case as it was resolved: running it gives these figures again
+    ├── case-<key>.json      its figures
+    ├── requests.csv         one row a request
+    └── timeline.csv         one row a stretch of steps
+
+With several cases the last four lie in a folder for each, ``DIR/cases/<name>/``, and ``DIR/config.yaml`` has the resolved cases by
+name.  ``<key>`` is the address of the case's content, so that ``--resume`` takes a result only for exactly the case that made it.
+"""
+
+import json
+from pathlib import Path
+from urllib.parse import quote_plus
+
+from pagesim.engine.result import Result
+from pagesim.errors import InputError
+from pagesim.report.files import json_text, replacing, write_text
+from pagesim.report.rows import request_lines, timeline_lines
+from pagesim.trace.trace import Trace
+
+SCHEMA_VERSION = 1
+
+
+def case_folder(root: Path, name: str, num_cases: int) -> Path:
+    """Where a case's files lie: in ``root`` if it is the only one of its experiment, else in a folder named after it."""
+    return root if num_cases == 1 else root / "cases" / quote_plus(name, safe="=,")
+
+
+def config_text(resolved: dict) -> str:
+    import yaml
+
+    return yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True, width=120)
+
+
+def write_case(folder: Path, key: str, resolved: dict, entry: dict, trace: Trace, result: Result) -> None:
+    """Write a finished case; its JSON last, because its presence says that the rest is complete."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / "config.yaml", config_text(resolved))
+    with replacing(folder / "requests.csv") as file:
+        file.writelines(request_lines(trace, result.requests))
+    with replacing(folder / "timeline.csv") as file:
+        file.writelines(timeline_lines(result.timeline, result.capacity_slots))
+    write_text(folder / f"case-{key}.json", json_text(entry))
+
+
+def finished_case(folder: Path, key: str) -> dict | None:
+    """The figures of a case that a run before this one finished, or None."""
+    try:
+        return json.loads((folder / f"case-{key}.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+
+
+def read_document(run: Path) -> dict:
+    """The figures of a run, given its folder or its metrics.json.
+
+    Raises:
+        InputError: there is no run, it is no metrics.json, or it is one of another version.
+    """
+    path = run / "metrics.json" if run.is_dir() else run
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}; a run folder is what 'pagesim simulate CONFIG -o DIR' writes") from error
+    except ValueError as error:
+        raise InputError(f"{path}: not the metrics.json of a run: {error}") from error
+    found = document.get("schema_version") if isinstance(document, dict) else None
+    if found != SCHEMA_VERSION:
+        raise InputError(f"{path}: schema_version is {found}, this pagesim reads {SCHEMA_VERSION}; run the simulation again")
+    return document

@@ -1,0 +1,86 @@
+"""The sentences around a run's tables: how much memory there is, what became of the rows, what a user could stumble over."""
+
+from typing import TYPE_CHECKING
+
+from pagesim.core.units import format_bytes
+
+if TYPE_CHECKING:
+    from pagesim.config import Case
+
+_REASONS = {
+    "exceeds_max_model_len": "prompt + output exceeds max_model_len",
+    "exceeds_memory": "does not fit the empty KV memory",
+    "exceeds_scheduling": "exceeds max_num_seqs or max_num_batched_tokens",
+}
+
+
+def capacity_lines(cases: "tuple[Case, ...]") -> list[str]:
+    """KV cache size in tokens, GiB and blocks, and how many full-length requests it holds; a line for each size of memory."""
+    pools: dict[tuple[int, int], list[Case]] = {}
+    for case in cases:
+        pools.setdefault((case.capacity.slots, case.max_model_len), []).append(case)
+    return [_capacity_line(of_one_size, max_model_len) for (_, max_model_len), of_one_size in pools.items()]
+
+
+def _capacity_line(cases: "list[Case]", max_model_len: int) -> str:
+    usable = max(case.capacity.usable_slots for case in cases)
+    num_bytes = next((case.capacity.bytes for case in cases if case.capacity.bytes is not None), None)
+    blocks = dict.fromkeys(f"{case.capacity.blocks:,} blocks of {case.capacity.block_size}" for case in cases if case.capacity.blocks)
+    size = [f"{usable:,} tokens", *([format_bytes(num_bytes)] if num_bytes else []), " or ".join(blocks)]
+    return (f"KV cache: {', '.join(filter(None, size))}; maximum concurrency at {max_model_len:,} tokens per request: "
+            f"{usable / max_model_len:.2f}x")
+
+
+def size_warnings(cases: "tuple[Case, ...]") -> list[str]:
+    """A pool that cannot hold one request of full length: such requests are rejected, however empty it is."""
+    return list(dict.fromkeys(
+        f"warning: not even one full-length request fits: max_model_len is {case.max_model_len:,} tokens, the KV cache holds "
+        f"{case.capacity.usable_slots:,}; give it more memory or lower max_model_len"
+        for case in cases if case.capacity.usable_slots < case.max_model_len))
+
+
+def count_lines(document: dict) -> list[str]:
+    """What became of the rows of the trace; one line for all cases with the same counts."""
+    lines: dict[str, list[str]] = {}
+    for case in document["cases"]:
+        trace = case["trace"]
+        dropped = _listed({reason: count for reason, count in trace["dropped_by_reason"].items() if count})
+        rows = f"trace: {trace['format']}, {trace['read']:,} rows read = {trace['dropped']:,} dropped{dropped} + {trace['requests']:,} kept"
+        counts = case["requests"]
+        rejected = _listed({_REASONS[reason]: count for reason, count in counts["rejected_by_reason"].items() if count})
+        outcome = (f"{counts['completed']:,} completed + {counts['rejected']:,} rejected{rejected} + "
+                   f"{counts['unfinished']:,} unfinished")
+        lines.setdefault(f"{rows} = {outcome}", []).append(case["name"])
+    if len(lines) == 1:
+        return list(lines)
+    return [f"{', '.join(names)}: {line}" for line, names in lines.items()]
+
+
+def _listed(counts: dict[str, int]) -> str:
+    if len(counts) == 1:
+        return f" ({next(iter(counts))})"
+    return f" ({'; '.join(f'{count:,} {reason}' for reason, count in counts.items())})" if counts else ""
+
+
+def result_warnings(document: dict) -> list[str]:
+    """Failed cases, cases in which nothing completed, and what of the trace was not simulated."""
+    lines = [f"error: {each['name']}: {each['error']}" for each in document["failed"]]
+    lines += [_nothing_completed(case) for case in document["cases"] if case["requests"]["completed"] == 0]
+    traces = [case["trace"] for case in document["cases"]]
+    if any(trace["sequences"] > trace["requests"] for trace in traces):
+        lines.append("note: parallel samples (num_samples) are independent sequences here, admitted all or none: no block is shared")
+    if any(trace["prefix_ids"] for trace in traces):
+        lines.append("note: the trace's prefix ids are not used: every prompt is computed and stored whole, no block is shared")
+    return lines
+
+
+def _nothing_completed(case: dict) -> str:
+    trace, counts = case["trace"], case["requests"]
+    line = f"warning: {case['name']}: nothing completed"
+    if trace["requests"] == 0:
+        return f"{line}: the trace has no request left after {trace['dropped']:,} were dropped"
+    if counts["rejected"] < trace["requests"]:
+        return f"{line}: {counts['unfinished']:,} requests were unfinished when the run ended; raise trace.until_s"
+    return (f"{line}: all {trace['requests']:,} requests were rejected; prompt + output is {trace['smallest_tokens']:,} tokens in the "
+            f"smallest and {trace['largest_tokens']:,} in the largest, max_model_len is {case['capacity']['max_model_len']:,} "
+            f"and the KV cache holds {case['capacity']['usable_slots']:,}")

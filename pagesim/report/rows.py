@@ -1,0 +1,47 @@
+"""The two long files of a run: one row a request, one row a stretch of the timeline; columns carry their units."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from pagesim.engine.result import PARTS, STATUSES, Requests, Timeline
+from pagesim.trace.trace import Trace
+
+_ROWS_AT_ONCE = 50_000
+
+
+def request_lines(trace: Trace, requests: Requests) -> Iterator[str]:
+    """CSV of every request in the order of the trace; a time that does not exist is an empty cell."""
+    names = ("arrival_s", "first_scheduled_s", "first_token_s", "finish_s")
+    yield f"request,status,prompt_tokens,output_tokens,preemptions,{','.join(names)},queue_s,ttft_s,tpot_s,e2e_s\n"
+    for start in range(0, len(trace), _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        output = trace.output_tokens[rows]
+        arrival, scheduled, first, finish = (getattr(requests, name)[rows] for name in names)
+        tpot = np.divide(finish - first, output - 1, out=np.full(len(output), np.nan), where=output > 1)
+        numbers = range(start, start + len(output))
+        statuses = [STATUSES[code] for code in requests.status[rows].tolist()]
+        counts = (trace.prompt_tokens[rows].tolist(), output.tolist(), requests.preemptions[rows].tolist())
+        # Moments as they are, to the last digit; differences to the nanosecond.
+        moments = (map(repr, column.tolist()) for column in (arrival, scheduled, first, finish))
+        spans = (np.round(column, 9).tolist() for column in (scheduled - arrival, first - arrival, tpot, finish - arrival))
+        yield from _lines(zip(numbers, statuses, *counts, *moments, *spans))
+
+
+def timeline_lines(timeline: Timeline, capacity_slots: int) -> Iterator[str]:
+    """CSV of the timeline; ``mean_*`` is weighted by time, ``block_use_share`` is allocated / capacity."""
+    parts = [f"mean_{part}_slots" for part in PARTS]
+    yield ("first_step,start_s,duration_s,mean_running,mean_waiting,block_use_share," + ",".join(parts)
+           + ",max_token_states_slots,max_allocated_slots,max_running,max_waiting,"
+             "prefill_tokens,decode_tokens,preemptions,admissions,completions\n")
+    t = timeline
+    block_use = t.mean_parts[:, :4].sum(axis=1) / capacity_slots
+    columns = (t.first_step, t.start_s, t.duration_s, t.mean_running, t.mean_waiting, block_use, *t.mean_parts.T,
+               t.max_token_states, t.max_allocated, t.max_running, t.max_waiting,
+               t.prefill_tokens, t.decode_tokens, t.preemptions, t.admissions, t.completions)
+    yield from _lines(zip(*(column.tolist() for column in columns)))
+
+
+def _lines(rows: Iterable[tuple]) -> Iterator[str]:
+    for row in rows:
+        yield ",".join(map(str, row)).replace("nan", "") + "\n"
