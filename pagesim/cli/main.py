@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from pagesim import __version__
-from pagesim.cli import trace
+from pagesim.cli import config, trace
 from pagesim.cli.compare import compare
 from pagesim.cli.simulate import simulate
+from pagesim.cli.size import size
 from pagesim.errors import PagesimError
 
 app = typer.Typer(name="pagesim", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
@@ -16,6 +17,8 @@ app = typer.Typer(name="pagesim", no_args_is_help=True, pretty_exceptions_enable
 app.command()(simulate)
 app.command()(compare)
 app.add_typer(trace.app)
+app.command()(size)
+app.add_typer(config.app)
 
 
 def _print_version(wanted: bool) -> None:

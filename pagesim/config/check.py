@@ -92,7 +92,8 @@ def _message(path: Path, details: ErrorDetails, schema: type[Keys]) -> str:
     if kind == "extra_forbidden":
         return f"unknown key {key!r}; {_way_out(key, details['loc'], schema)}"
     if kind == "missing":
-        return f"{name} is missing"
+        inner = _models_in(_model_at(schema, details["loc"][:-1]).model_fields[details["loc"][-1]].annotation)
+        return f"{name} is missing" + (f"; it takes {', '.join(inner[0].model_fields)}" if inner else "")
     if kind == "union_tag_not_found":
         return f"{name} needs a kind, one of {_kinds(details, schema)}" if isinstance(given, dict) else _wrong_shape(name, "a mapping such as {kind: …}", given)
     if kind == "union_tag_invalid":

@@ -8,16 +8,17 @@ from pagesim.allocators.spec import Contiguous, Paged
 from pagesim.config.case import Case, Experiment
 from pagesim.config.check import check, positioned
 from pagesim.config.document import Document, Place, Problem, parse
+from pagesim.config.overrides import Override, assignment, overridden
 from pagesim.config.resolve import case
 from pagesim.config.schema import Config
-from pagesim.config.sweep import overridden, variants
+from pagesim.config.sweep import variants
 from pagesim.errors import ConfigError
 
 _DEFAULT_ALLOCATORS = ({"kind": "contiguous"}, {"kind": "paged"})
 
 
-def load(path: str | Path, overrides: Sequence[str] = (), *, need_trace: bool = True) -> Experiment:
-    """The experiment of the YAML file at ``path``, with ``overrides`` of the form ``dotted.key=value`` put in first.
+def load(path: str | Path, overrides: Sequence[str | Override] = (), *, need_trace: bool = True) -> Experiment:
+    """The experiment of the YAML file at ``path``, with ``overrides`` such as ``"scheduling.max_num_seqs=8"`` put in first.
 
     Args:
         need_trace: the trace's file must exist.
@@ -25,7 +26,7 @@ def load(path: str | Path, overrides: Sequence[str] = (), *, need_trace: bool = 
     Raises:
         ConfigError: one line ``file:line:column: what is wrong`` for each thing that is wrong.
     """
-    document = overridden(read(path), tuple(overrides))
+    document = overridden(read(path), [assignment(each) if isinstance(each, str) else each for each in overrides])
     problems = list(document.problems)
     cases: dict[str, Case] = {}
     for variant in variants(document):
@@ -60,6 +61,16 @@ def read(path: str | Path) -> Document:
     if not isinstance(document.data, dict):
         what = "is empty" if document.data is None else "must be a mapping (key: value)"
         raise ConfigError(f"{path}:1:1: a config {what}; pagesim config init writes one to start from")
+    return _with_default_allocators(document)
+
+
+def empty(name: str) -> Document:
+    """A document in which nothing is given but the default allocators; what is missing is reported as ``name``'s fault."""
+    return _with_default_allocators(Document({}, values={(): Place(1, 1, name)}))
+
+
+def _with_default_allocators(document: Document) -> Document:
+    """So that ``--set allocators.1.block_size=32`` finds them."""
     document.data.setdefault("allocators", list(_DEFAULT_ALLOCATORS))
     return document
 

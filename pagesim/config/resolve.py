@@ -1,119 +1,18 @@
-"""A validated config and one of its allocators → a case: defaults that depend on other keys, capacity, rules of the engine."""
+"""A validated config and one of its allocators → a case: defaults that depend on other keys, and the rules of the engine."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from os.path import abspath, join, normpath
 
 from pagesim import catalog
-from pagesim.config.case import Capacity, Case, TraceOptions
-from pagesim.config.document import Path
-from pagesim.config.schema import Config, Fixed, Gamma, KvBytes, Measured, RooflineKeys, Sizing, find_model
+from pagesim.config.case import Case, TraceOptions
+from pagesim.config.schema import Config, Gamma, KvBytes, Measured, Memory, RooflineKeys, SchedulingKeys
+from pagesim.config.sizing import GPU_MEMORY_UTILIZATION, Findings, Sized
 from pagesim.engine.rules import Durations, Linear, Roofline, Scheduling
 from pagesim.errors import InputError
 
-GPU_MEMORY_UTILIZATION = 0.92    # vLLM's default since 0.2x; it was 0.9 for years
 MAX_NUM_BATCHED_TOKENS = 8192
 SWAP_SPACE_BYTES = 4 * 2**30     # vLLM's, while it had a swap space
 STEP_S = 0.03
 PCIE_SHARE = 0.8                 # of the data sheet's, in practice
-ARENA_BLOCK_SLOTS = 16           # what a block is to a contiguous arena whose memory is given in blocks
-
-
-class Findings(list[tuple[Path, str]]):
-    """Problems met on the way, by the path that they are about; the way goes on."""
-
-    @contextmanager
-    def at(self, *path: str | int) -> Iterator[None]:
-        try:
-            yield
-        except InputError as error:
-            self.append((path, str(error)))
-
-
-class Sized:
-    """What model, memory and max_model_len of a config come to; ``findings`` has what does not fit together."""
-
-    def __init__(self, config: Sizing, findings: Findings) -> None:
-        memory = config.memory
-        self.config = config
-        self.model = _model(config)
-        self.gpu = catalog.gpu(memory.gpu) if memory.gpu else None
-        self.max_model_len: int | None = config.max_model_len
-        self.kv_bytes_per_token: int | None = None
-        self.slots: int | None = None
-        with findings.at("max_model_len"):
-            self.max_model_len = _max_model_len(config, self.model)
-        with findings.at("model"):
-            self.kv_bytes_per_token = self._kv_bytes_per_token()
-        with findings.at("memory"):
-            self.slots = self._slots()
-
-    def _kv_bytes_per_token(self) -> int | None:
-        if isinstance(self.config.model, KvBytes):
-            return self.config.model.kv_bytes_per_token
-        if self.model is None or self.max_model_len is None:
-            return None
-        memory = self.config.memory
-        return catalog.kv_bytes_per_token(self.model, memory.kv_cache_dtype, memory.tensor_parallel_size, self.max_model_len)
-
-    def _slots(self) -> int | None:
-        """Slots of all KV memory; None where it is in blocks of each pool's own size, or where an error is known already."""
-        memory = self.config.memory
-        if memory.kv_tokens is not None:
-            return memory.kv_tokens
-        if memory.num_gpu_blocks_override is not None:
-            return None if memory.block_size is None else memory.num_gpu_blocks_override * memory.block_size
-        if self.config.model is None:
-            raise InputError("memory in bytes needs a model, to know how many bytes a token takes; give model, or kv_tokens")
-        if self.kv_bytes_per_token is None:
-            return None
-        slots = self.kv_memory_bytes() // self.kv_bytes_per_token
-        if slots == 0:
-            raise InputError(f"memory of {self.kv_memory_bytes():,} bytes is less than one token's {self.kv_bytes_per_token:,}")
-        return slots
-
-    def kv_memory_bytes(self) -> int:
-        """Bytes of KV memory, where memory is given in bytes or by a GPU."""
-        memory = self.config.memory
-        if memory.kv_memory is not None:
-            return memory.kv_memory
-        return catalog.kv_memory_bytes(self.gpu, memory.gpu_memory_utilization or GPU_MEMORY_UTILIZATION, self.weights_bytes(), memory.other or 0)
-
-    def weights_bytes(self) -> int:
-        memory = self.config.memory
-        if memory.weights is not None:
-            return memory.weights
-        if self.model is None:
-            raise InputError("gpu needs the size of the weights: name a model, or give memory.weights, such as weights: 15GiB")
-        return catalog.weight_bytes(self.model, memory.tensor_parallel_size)
-
-    def capacity(self, block_size: int | None) -> Capacity:
-        """The capacity of a pool with blocks of ``block_size`` slots, or of an arena (None)."""
-        slots = self.slots
-        if slots is None:
-            slots = self.config.memory.num_gpu_blocks_override * (block_size or ARENA_BLOCK_SLOTS)
-        blocks = None if block_size is None else slots // block_size
-        if blocks == 0:
-            raise InputError(f"block_size {block_size} is more than the {slots:,} slots of KV memory; not one block fits")
-        return Capacity(slots, self.kv_bytes_per_token, blocks, block_size)
-
-
-def _model(config: Sizing) -> catalog.Model | None:
-    if not isinstance(config.model, str):
-        return None
-    model, dtype = find_model(config.model), config.memory.dtype
-    return model if dtype == "auto" else replace(model, weights=dtype, weight_bytes=None)
-
-
-def _max_model_len(config: Sizing, model: catalog.Model | None) -> int:
-    longest = None if model is None else model.max_model_len
-    if config.max_model_len is None and longest is None:
-        raise InputError("max_model_len is missing, and no model says how long its sequences can be")
-    if config.max_model_len is not None and longest is not None and config.max_model_len > longest:
-        raise InputError(f"max_model_len {config.max_model_len} is more than the {longest} of {model.name}; lower it, or give the model as "
-                         "{kv_bytes_per_token: N}, which has no limit")
-    return config.max_model_len or longest
 
 
 def case(config: Config, number: int, name: str, directory: str) -> tuple[Case | None, Findings]:
@@ -186,7 +85,7 @@ def _durations(config: Config, sized: Sized) -> Durations:
     keys = config.durations
     if isinstance(keys, Measured):
         raise InputError("kind measured is not built yet; use roofline, linear or fixed")
-    if keys is None and (sized.model is None or sized.gpu is None):
+    if keys is None and not _roofline_is_known(config, sized):
         return Linear(STEP_S)
     if keys is not None and not isinstance(keys, RooflineKeys):
         return keys.spec()
@@ -201,21 +100,31 @@ def _durations(config: Config, sized: Sized) -> Durations:
 
 def _resolved(config: Config, sized: Sized, scheduling: Scheduling, number: int, directory: str) -> dict:
     """The config of this case alone, with every key that has an effect; reading it again gives the same case."""
-    plain = config.model_dump(exclude_none=True, exclude={"sweep"})
+    memory, rules = config.memory.model_dump(exclude_none=True), config.scheduling.model_dump(exclude_none=True)
     if config.memory.gpu is not None:
-        plain["memory"].setdefault("gpu_memory_utilization", GPU_MEMORY_UTILIZATION)
-        plain["memory"].setdefault("other", 0)
-    plain["trace"] = {**config.trace.model_dump(), "path": abspath(join(directory, config.trace.path))}
-    plain["trace"]["arrivals"] = config.trace.arrivals.model_dump(exclude_none=True)
-    plain["scheduling"]["max_num_batched_tokens"] = scheduling.max_num_batched_tokens
+        memory = {"gpu_memory_utilization": GPU_MEMORY_UTILIZATION, "other": 0} | memory
+    rules["max_num_batched_tokens"] = scheduling.max_num_batched_tokens
     if scheduling.preemption == "swap":
-        plain["scheduling"].setdefault("swap_space", SWAP_SPACE_BYTES)
-        plain["scheduling"].setdefault("swap_bandwidth", round(_swap_bytes_per_s(config, sized)))
+        rules = {"swap_space": SWAP_SPACE_BYTES, "swap_bandwidth": round(_swap_bytes_per_s(config, sized))} | rules
     else:
-        plain["scheduling"] = {key: value for key, value in plain["scheduling"].items() if not key.startswith("swap_")}
-    if config.durations is None:
-        known = sized.model is not None and sized.gpu is not None
-        plain["durations"] = {"kind": "roofline", "overhead_s": 0.0} if known else {"kind": "fixed", "step_s": STEP_S}
-    order = ("trace", "model", "memory", "max_model_len", "scheduling", "durations", "allocators", "seed")
-    plain |= {"model": plain.get("model"), "max_model_len": sized.max_model_len, "allocators": [plain["allocators"][number]]}
-    return {key: plain[key] for key in order}
+        rules = {key: value for key, value in rules.items() if not key.startswith("swap_")}
+    trace = config.trace.model_dump() | {"path": abspath(join(directory, config.trace.path)), "arrivals": config.trace.arrivals.model_dump(exclude_none=True)}
+    return {
+        "trace": trace,
+        "model": config.model.model_dump() if isinstance(config.model, KvBytes) else config.model,
+        "memory": {key: memory[key] for key in Memory.model_fields if key in memory},
+        "max_model_len": sized.max_model_len,
+        "scheduling": {key: rules[key] for key in SchedulingKeys.model_fields if key in rules},
+        "durations": _resolved_durations(config, sized),
+        "allocators": [config.allocators[number].model_dump()],
+        "seed": config.seed}
+
+
+def _resolved_durations(config: Config, sized: Sized) -> dict:
+    if config.durations is not None:
+        return config.durations.model_dump(exclude_none=True)
+    return {"kind": "roofline", "overhead_s": 0.0} if _roofline_is_known(config, sized) else {"kind": "fixed", "step_s": STEP_S}
+
+
+def _roofline_is_known(config: Config, sized: Sized) -> bool:
+    return sized.model is not None and _roofline_gpu(config, sized) is not None

@@ -145,7 +145,7 @@ class Memory(Keys):
         if len(given) != 1:
             extra = " (a roofline's GPU can be named in durations)" if "gpu" in given else ""
             raise InputError(f"memory needs exactly one of {', '.join(SOURCES)}, got {', '.join(given) or 'none'}{extra}")
-        for key, source in (("gpu_memory_utilization", "gpu"), ("weights", "gpu"), ("other", "gpu"), ("block_size", "num_gpu_blocks_override")):
+        for key, source in (("gpu_memory_utilization", "gpu"), ("other", "gpu"), ("block_size", "num_gpu_blocks_override")):
             if getattr(self, key) is not None and source not in given:
                 raise InputError(f"{key} goes with {source} and means nothing beside {given[0]}; leave it out")
         return self

@@ -1,11 +1,10 @@
-"""One document into many: overrides from the command line, and the combinations of a sweep."""
+"""One document into many: the combinations of a sweep."""
 
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path as FilePath
 from typing import NamedTuple
 
-from pagesim.config.document import Document, Path, Place, Problem, parse, undotted
+from pagesim.config.document import Document, Path, Problem, undotted
 from pagesim.config.values import shown
 from pagesim.errors import ConfigError
 
@@ -16,32 +15,6 @@ class Variant(NamedTuple):
     document: Document
     allocator: int
     swept: dict[str, object]
-
-
-def overridden(document: Document, overrides: tuple[str, ...]) -> Document:
-    """The document with each ``key=value`` put in its place; keys are dotted, values are YAML.
-
-    A trace or a config.json that is named here is relative to the current directory, as a shell's user expects.
-
-    Raises:
-        ConfigError: no ``=``, a value that is not YAML, or a key that cannot be reached.
-    """
-    for override in overrides:
-        label = f"--set {override}"
-        key, equals, text = override.partition("=")
-        if not equals or not key:
-            raise ConfigError(f"{label}: must be key=value, such as --set seed=1 or --set allocators.0.block_size=32")
-        path = undotted(key.strip())
-        value = parse(text, label, one_place=True)
-        document.problems.extend(value.problems)
-        data = value.data
-        if isinstance(data, str) and (path == ("trace", "path") or path == ("model",) and data.endswith(".json")):
-            data = str(FilePath(data).absolute())
-        try:
-            document = document.replaced(path, data, Place(10**9, 0, label), value.values or {(): Place(10**9, 0, label)})
-        except ConfigError as error:
-            raise ConfigError(f"{label}: {error}") from None
-    return document
 
 
 def variants(document: Document) -> Iterator[Variant | Problem]:

@@ -1,0 +1,56 @@
+"""``pagesim config``: check an experiment, write it out, describe its keys, start a new one."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pagesim.errors import ConfigError
+
+app = typer.Typer(name="config", no_args_is_help=True, help="Check, write out and start experiments.")
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The experiment, a YAML file.")]
+Overrides = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Replace one key, such as seed=1; may be repeated.")]
+
+
+@app.command()
+def validate(file: File, overrides: Overrides = []) -> None:
+    """Check an experiment: all that is wrong with it at once, each thing at its place."""
+    from pagesim.config import load
+
+    cases = load(file, tuple(overrides)).cases
+    print(f"{file}: valid, {len(cases)} case{'s' if len(cases) != 1 else ''}")
+
+
+@app.command()
+def expand(file: File, overrides: Overrides = []) -> None:
+    """Write out every key of an experiment with its value, one YAML document for each setting of the sweep."""
+    from pagesim.config import load
+    from pagesim.config.expand import expanded
+
+    print(expanded(load(file, tuple(overrides), need_trace=False)), end="")
+
+
+@app.command()
+def schema() -> None:
+    """Write the JSON Schema of an experiment, for editors."""
+    import json
+
+    from pagesim.config.schema import Config
+
+    print(json.dumps(Config.model_json_schema(), indent=2))
+
+
+@app.command()
+def init(file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")] = Path("experiment.yaml")) -> None:
+    """Write an experiment to start from, with comments."""
+    from pagesim.config.starter import STARTER
+
+    try:
+        with file.open("x", encoding="utf-8") as out:
+            out.write(STARTER)
+    except FileExistsError:
+        raise ConfigError(f"{file}: exists already and is left as it is; give another name") from None
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be written: {error.strerror}") from None
+    print(f"wrote {file}; set trace.path in it, then: pagesim simulate {file}")

@@ -1,0 +1,52 @@
+"""Keys that the command line puts into a document."""
+
+from collections.abc import Iterable
+from pathlib import Path as FilePath
+from typing import NamedTuple
+
+from pagesim.config.document import Document, Place, parse, undotted
+from pagesim.errors import ConfigError
+
+_AFTER_THE_FILE = 10**9   # line of what the command line says, so that it is reported after the file's
+
+
+class Override(NamedTuple):
+    """``key`` is dotted, ``value`` is YAML, ``label`` is how the user wrote it: ``--set seed=1``, ``--gpu h200``."""
+
+    key: str
+    value: str
+    label: str
+
+
+def assignment(text: str) -> Override:
+    """``key=value`` of ``--set``.
+
+    Raises:
+        ConfigError: no ``=``.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--set {text}: must be key=value, such as --set seed=1 or --set allocators.0.block_size=32")
+    return Override(key.strip(), value, f"--set {text}")
+
+
+def overridden(document: Document, overrides: Iterable[Override]) -> Document:
+    """The document with each override put in its place.
+
+    A trace or a config.json that is named here is relative to the current directory, as a shell's user expects.
+
+    Raises:
+        ConfigError: a value that is not YAML, or a key that cannot be reached.
+    """
+    for key, text, label in overrides:
+        path, place = undotted(key), Place(_AFTER_THE_FILE, 0, label)
+        value = parse(text, label, one_place=True)
+        document.problems.extend(value.problems)
+        data = value.data
+        if isinstance(data, str) and (path == ("trace", "path") or path == ("model",) and data.endswith(".json")):
+            data = str(FilePath(data).absolute())
+        try:
+            document = document.replaced(path, data, place, value.values or {(): place})
+        except ConfigError as error:
+            raise ConfigError(f"{label}: {error}") from None
+    return document

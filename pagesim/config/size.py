@@ -1,0 +1,136 @@
+"""How much KV memory there is and how many requests it holds at once under each rule, without a trace."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pagesim.allocators.spec import Paged
+from pagesim.config.case import Capacity
+from pagesim.config.check import check, positioned
+from pagesim.config.document import Document
+from pagesim.config.load import raise_all
+from pagesim.config.schema import Config
+from pagesim.config.sizing import Findings, Sized
+from pagesim.core.units import ceil_div
+from pagesim.errors import InputError
+
+
+@dataclass(frozen=True)
+class Request:
+    """The lengths of a typical request; ``max_tokens`` is its own output limit, None without one."""
+
+    prompt_tokens: int
+    output_tokens: int
+    max_tokens: int | None = None
+
+    @property
+    def final_tokens(self) -> int:
+        """Tokens stored at its end; the last sampled one never is."""
+        return self.prompt_tokens + self.output_tokens - 1
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """What one rule takes for each request, in slots, and how many requests that lets in; ``at_once_buddy`` with rounding to powers of two."""
+
+    rule: str
+    slots_each: int
+    at_once: int
+    at_once_buddy: int | None
+
+
+@dataclass(frozen=True)
+class Room:
+    """KV memory as one allocator has it."""
+
+    capacity: Capacity
+    max_model_len: int
+
+    @property
+    def max_concurrency(self) -> float:
+        """Full-length requests that fit at once, in tokens: capacity / max_model_len, as vLLM logs it."""
+        return self.capacity.usable_slots / self.max_model_len
+
+
+@dataclass(frozen=True)
+class Size:
+    """The answer: room in an arena and in each paged pool, and what each rule takes for ``request``.
+
+    ``kv_memory_bytes`` and ``weights_bytes`` are of one GPU, None where the config does not say.
+    """
+
+    model: str | None
+    gpu: str | None
+    max_model_len: int
+    kv_memory_bytes: int | None
+    weights_bytes: int | None
+    arena: Room
+    pools: tuple[Room, ...]
+    request: Request
+    reservations: tuple[Reservation, ...]
+
+
+def size(document: Document, directory: str, request: Request | None = None) -> Size:
+    """Size the model, memory and allocators of ``document``; its other keys may be missing.
+
+    A request of 1,024 + 256 tokens, or of half and half of ``max_model_len`` where that is shorter, is assumed without ``request``.
+
+    Raises:
+        ConfigError: something is wrong with the keys, each with its place.
+        InputError: a request longer than ``max_model_len``.
+    """
+    config, sized, pools = _sized(document, directory)
+    request = request or _typical(sized.max_model_len)
+    if request.prompt_tokens + request.output_tokens > sized.max_model_len:
+        raise InputError(f"a request of {request.prompt_tokens} + {request.output_tokens} tokens is longer than max_model_len {sized.max_model_len}")
+    arena, by_gpu = sized.capacity(None), sized.gpu is not None
+    return Size(
+        model=sized.model.name if sized.model else None,
+        gpu=sized.gpu.name if by_gpu else None,
+        max_model_len=sized.max_model_len,
+        kv_memory_bytes=sized.kv_memory_bytes() if by_gpu or config.memory.kv_memory is not None else None,
+        weights_bytes=sized.weights_bytes() if by_gpu else None,
+        arena=Room(arena, sized.max_model_len),
+        pools=tuple(Room(pool, sized.max_model_len) for pool in pools),
+        request=request,
+        reservations=tuple(_reservations(arena, pools, sized.max_model_len, request)))
+
+
+def _sized(document: Document, directory: str) -> tuple[Config, Sized, list[Capacity]]:
+    """The config, its memory, and a capacity for each block size of its paged allocators."""
+    data = {"trace": {"path": "not needed"}} | {key: value for key, value in document.data.items() if key != "sweep"}
+    looked_at = Document(data, document.keys, document.values)
+    config, problems = check(looked_at, Config, directory)
+    raise_all([*document.problems, *problems])
+    findings = Findings()
+    sized = Sized(config, findings)
+    pools: dict[int, Capacity] = {}
+    for number, allocator in enumerate([] if findings else [keys.spec() for keys in config.allocators]):
+        with findings.at("allocators", number):
+            if isinstance(allocator, Paged):
+                pools[allocator.block_size] = sized.capacity(allocator.block_size)
+    raise_all(positioned(looked_at, path, message) for path, message in findings)
+    return config, sized, list(pools.values())
+
+
+def _typical(max_model_len: int) -> Request:
+    return Request(min(1024, max(1, max_model_len // 2)), min(256, max(1, max_model_len // 2)))
+
+
+def _reservations(arena: Capacity, pools: list[Capacity], max_model_len: int, request: Request) -> Iterator[Reservation]:
+    """One row a rule of ``semantics.md`` §5; a rule that grows has one at admission and one at its end."""
+    prompt, final = request.prompt_tokens, request.final_tokens
+    limit = max_model_len if request.max_tokens is None else min(max_model_len, prompt + request.max_tokens)
+    asks = {"contiguous max_model_len": max_model_len, "contiguous max_tokens": limit,
+            "contiguous pow2": min(max_model_len, prompt + _power_of_two(request.output_tokens)), "contiguous exact": final,
+            "contiguous grow, at first": prompt, "contiguous grow, at its end": final}
+    for rule, slots in asks.items():
+        yield Reservation(rule, slots, arena.slots // slots, arena.slots // _power_of_two(slots))
+    for pool in pools:
+        for when, tokens in (("at first", prompt), ("at its end", final)):
+            blocks = ceil_div(tokens, pool.block_size)
+            yield Reservation(f"paged {pool.block_size}, {when}", blocks * pool.block_size, pool.blocks // blocks, None)
+
+
+def _power_of_two(number: int) -> int:
+    """The smallest power of two that is not less.  An arena of C slots, cut into powers of two, has C // that such regions."""
+    return 1 << (number - 1).bit_length()

@@ -1,0 +1,110 @@
+"""Model, memory and max_model_len of a config → how many slots of KV memory there are."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from pagesim import catalog
+from pagesim.config.case import Capacity
+from pagesim.config.document import Path
+from pagesim.config.schema import KvBytes, Sizing, find_model
+from pagesim.errors import InputError
+
+GPU_MEMORY_UTILIZATION = 0.92    # vLLM's default; it was 0.9 for years
+ARENA_BLOCK_SLOTS = 16           # what a block is to a contiguous arena whose memory is given in blocks
+
+
+class Findings(list[tuple[Path, str]]):
+    """Problems met on the way, by the path that they are about; the way goes on."""
+
+    @contextmanager
+    def at(self, *path: str | int) -> Iterator[None]:
+        try:
+            yield
+        except InputError as error:
+            self.append((path, str(error)))
+
+
+class Sized:
+    """What model, memory and max_model_len of a config come to; ``findings`` has what does not fit together."""
+
+    def __init__(self, config: Sizing, findings: Findings) -> None:
+        memory = config.memory
+        self.config = config
+        self.model = _model(config)
+        self.gpu = catalog.gpu(memory.gpu) if memory.gpu else None
+        self.max_model_len: int | None = config.max_model_len
+        self.kv_bytes_per_token: int | None = None
+        self.slots: int | None = None
+        with findings.at("max_model_len"):
+            self.max_model_len = _max_model_len(config, self.model)
+        with findings.at("model"):
+            self.kv_bytes_per_token = self._kv_bytes_per_token()
+        with findings.at("memory"):
+            self.slots = self._slots()
+
+    def _kv_bytes_per_token(self) -> int | None:
+        if isinstance(self.config.model, KvBytes):
+            return self.config.model.kv_bytes_per_token
+        if self.model is None or self.max_model_len is None:
+            return None
+        memory = self.config.memory
+        return catalog.kv_bytes_per_token(self.model, memory.kv_cache_dtype, memory.tensor_parallel_size, self.max_model_len)
+
+    def _slots(self) -> int | None:
+        """Slots of all KV memory; None where it is in blocks of each pool's own size, or where an error is known already."""
+        memory = self.config.memory
+        if memory.kv_tokens is not None:
+            return memory.kv_tokens
+        if memory.num_gpu_blocks_override is not None:
+            return None if memory.block_size is None else memory.num_gpu_blocks_override * memory.block_size
+        if self.config.model is None:
+            raise InputError("memory in bytes needs a model, to know how many bytes a token takes; give model, or kv_tokens")
+        if self.kv_bytes_per_token is None:
+            return None
+        slots = self.kv_memory_bytes() // self.kv_bytes_per_token
+        if slots == 0:
+            raise InputError(f"memory of {self.kv_memory_bytes():,} bytes is less than one token's {self.kv_bytes_per_token:,}")
+        return slots
+
+    def kv_memory_bytes(self) -> int:
+        """Bytes of KV memory, where memory is given in bytes or by a GPU."""
+        memory = self.config.memory
+        if memory.kv_memory is not None:
+            return memory.kv_memory
+        return catalog.kv_memory_bytes(self.gpu, memory.gpu_memory_utilization or GPU_MEMORY_UTILIZATION, self.weights_bytes(), memory.other or 0)
+
+    def weights_bytes(self) -> int:
+        memory = self.config.memory
+        if memory.weights is not None:
+            return memory.weights
+        if self.model is None:
+            raise InputError("gpu needs the size of the weights: name a model, or give memory.weights, such as weights: 15GiB")
+        return catalog.weight_bytes(self.model, memory.tensor_parallel_size)
+
+    def capacity(self, block_size: int | None) -> Capacity:
+        """The capacity of a pool with blocks of ``block_size`` slots, or of an arena (None)."""
+        slots = self.slots
+        if slots is None:
+            slots = self.config.memory.num_gpu_blocks_override * (block_size or ARENA_BLOCK_SLOTS)
+        blocks = None if block_size is None else slots // block_size
+        if blocks == 0:
+            raise InputError(f"block_size {block_size} is more than the {slots:,} slots of KV memory; not one block fits")
+        return Capacity(slots, self.kv_bytes_per_token, blocks, block_size)
+
+
+def _model(config: Sizing) -> catalog.Model | None:
+    if not isinstance(config.model, str):
+        return None
+    model, dtype = find_model(config.model), config.memory.dtype
+    return model if dtype == "auto" else replace(model, weights=dtype, weight_bytes=None)
+
+
+def _max_model_len(config: Sizing, model: catalog.Model | None) -> int:
+    longest = None if model is None else model.max_model_len
+    if config.max_model_len is None and longest is None:
+        raise InputError("max_model_len is missing, and no model says how long its sequences can be")
+    if config.max_model_len is not None and longest is not None and config.max_model_len > longest:
+        raise InputError(f"max_model_len {config.max_model_len} is more than the {longest} of {model.name}; lower it, or give the model as "
+                         "{kv_bytes_per_token: N}, which has no limit")
+    return config.max_model_len or longest
