@@ -144,8 +144,13 @@ def normalise(total, out):
 
 @triton.jit
 def round_to(x, dtype: tl.constexpr, INTERPRET: tl.constexpr):
-    """``x`` of fp32 in ``dtype``, rounded to nearest even; the interpreter would cut bf16 off."""
-    if INTERPRET and dtype == tl.bfloat16:
+    """``x`` of fp32 in ``dtype``, rounded to nearest even; the interpreter would cut bf16 off and round fp8's ties up."""
+    if INTERPRET and (dtype == tl.bfloat16 or dtype == tl.float8e4nv):
+        CUT: tl.constexpr = 16 if dtype == tl.bfloat16 else 20  # mantissa bits that go
         bits = x.to(tl.uint32, bitcast=True)
-        x = ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).to(tl.float32, bitcast=True)
+        bits = (bits + ((1 << (CUT - 1)) - 1) + ((bits >> CUT) & 1)) >> CUT << CUT
+        rounded = bits.to(tl.float32, bitcast=True)
+        if dtype == tl.float8e4nv:  # subnormals are multiples of 2^-9, the spacing of fp32 around 1.5 · 2^14
+            rounded = tl.where(tl.abs(x) < 0.015625, (x + 24576.0) - 24576.0, rounded)
+        x = rounded
     return x.to(dtype)

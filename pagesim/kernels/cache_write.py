@@ -62,21 +62,13 @@ def _write(k_ptr, v_ptr, k_cache_ptr, v_cache_ptr, slots_ptr, num_tokens, k_fact
     target = place[:, None] + (column // HEAD_DIM * head_stride + column % HEAD_DIM)[None, :]
     k = tl.load(k_ptr + source, mask=mask, other=0.0)
     v = tl.load(v_ptr + source, mask=mask, other=0.0)
+    tl.store(k_cache_ptr + target, _stored(k, k_factor, k_cache_ptr.dtype.element_ty, FP8, INTERPRET), mask=mask)
+    tl.store(v_cache_ptr + target, _stored(v, v_factor, v_cache_ptr.dtype.element_ty, FP8, INTERPRET), mask=mask)
+
+
+@triton.jit
+def _stored(x, factor, dtype: tl.constexpr, FP8: tl.constexpr, INTERPRET: tl.constexpr):
+    x = x.to(tl.float32) * factor
     if FP8:
-        k = _saturate(k.to(tl.float32) * k_factor)
-        v = _saturate(v.to(tl.float32) * v_factor)
-        tl.store(k_cache_ptr + target, k.to(k_cache_ptr.dtype.element_ty), mask=mask)
-        tl.store(v_cache_ptr + target, v.to(v_cache_ptr.dtype.element_ty), mask=mask)
-    else:
-        tl.store(k_cache_ptr + target, _scaled(k, k_factor, INTERPRET), mask=mask)
-        tl.store(v_cache_ptr + target, _scaled(v, v_factor, INTERPRET), mask=mask)
-
-
-@triton.jit
-def _scaled(x, factor, INTERPRET: tl.constexpr):
-    return round_to(x.to(tl.float32) * factor, x.dtype, INTERPRET)
-
-
-@triton.jit
-def _saturate(x):
-    return tl.clamp(x, -448.0, 448.0, propagate_nan=tl.PropagateNan.ALL)
+        x = tl.clamp(x, -448.0, 448.0, propagate_nan=tl.PropagateNan.ALL)
+    return round_to(x, dtype, INTERPRET)

@@ -10,7 +10,6 @@ import triton.language as tl
 from pagesim.kernels.attend import INTERPRET, attend, normalise, open_tiles, round_to
 from pagesim.kernels.validate import check_options, check_prefill
 
-MAX_ROWS = {1: 128, 2: 64, 4: 32}  # by width: a row of 256 bytes or less, of 512, of 1,024; more would spill registers
 
 
 def prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, lengths: torch.Tensor,
@@ -40,8 +39,8 @@ def prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block
     num_q_heads, head_dim = q.shape[1:]
     group = num_q_heads // pool.num_kv_heads
     padded = triton.next_power_of_2(head_dim)
-    width = max(1, padded * q.element_size() // 256)
-    rows = min(MAX_ROWS[width], max(16, triton.next_power_of_2(max_q_len * group)))
+    max_rows, tile, stages = _limits(padded, q.dtype)
+    rows = min(max_rows, max(16, triton.next_power_of_2(max_q_len * group)))
     row_tiles = triton.cdiv(max_q_len * group, rows)
     if row_tiles and len(lengths):
         _prefill[(row_tiles * len(lengths) * pool.num_kv_heads,)](
@@ -49,9 +48,16 @@ def prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block
             (head_dim ** -0.5 if scale is None else scale) * k_scale, v_scale,
             block_table.stride(0), pool.block_stride, pool.token_stride, pool.head_stride,
             GROUP=group, NUM_KV_HEADS=pool.num_kv_heads, HEAD_DIM=head_dim, PADDED=padded, BLOCK_SIZE=pool.block_size,
-            TILE=64 if width == 1 else 32, ROWS=rows, WINDOW=-1 if window is None else window, SOFTCAP=softcap or 0.0, INTERPRET=INTERPRET,
-            num_warps=8 if rows > 64 else 4, num_stages=4)
+            TILE=tile, ROWS=rows, WINDOW=-1 if window is None else window, SOFTCAP=softcap or 0.0, INTERPRET=INTERPRET,
+            num_warps=8 if rows > 64 else 4, num_stages=stages)
     return out
+
+
+def _limits(padded_head_dim: int, dtype: torch.dtype) -> tuple[int, int, int]:
+    """Most rows, tokens of a tile and pipeline stages that registers and shared memory have room for."""
+    if dtype == torch.float32:
+        return 32, 32, 3
+    return (128, 64, 4) if padded_head_dim <= 128 else (64, 32, 4)
 
 
 @triton.jit(do_not_specialize=["num_seqs", "row_tiles", "table_stride"])

@@ -1,0 +1,88 @@
+import pytest
+
+torch = pytest.importorskip("torch", reason="the kernels need torch")
+pytest.importorskip("triton", reason="the kernels need triton")
+
+from pagesim.errors import InputError
+from pagesim.kernels.cache_write import write_cache
+from pagesim.kernels.pool import poisoned_pool
+
+
+def new_tokens(num_tokens, heads, dim, dtype, device, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(torch.randn((num_tokens, heads, dim), generator=generator).to(dtype).to(device) for _ in range(2))
+
+
+def rows(cache, layout):
+    """Slots in order, shape (num_slots, heads, dim)."""
+    return (cache if layout == "NHD" else cache.transpose(1, 2)).reshape(-1, *(cache[0, 0] if layout == "NHD" else cache[0, :, 0]).shape)
+
+
+@pytest.mark.parametrize("layout", ["NHD", "HND"])
+@pytest.mark.parametrize(("block_size", "heads", "dim", "dtype"), [
+    (1, 2, 64, torch.float16), (3, 1, 80, torch.bfloat16), (16, 8, 128, torch.bfloat16), (24, 3, 96, torch.float32)])
+def test_each_token_lands_in_its_slot_and_no_other_slot_changes(layout, block_size, heads, dim, dtype, device):
+    num_blocks = -(-40 // block_size)
+    k, v = new_tokens(21, heads, dim, dtype, device)
+    slots = torch.randperm(num_blocks * block_size, generator=torch.Generator().manual_seed(1))[:21].to(device)
+    k_cache, v_cache = (poisoned_pool(num_blocks, block_size, heads, dim, layout=layout, dtype=dtype, device=device) for _ in range(2))
+    write_cache(k, v, k_cache, v_cache, slots, layout=layout)
+    for new, cache in ((k, k_cache), (v, v_cache)):
+        stored = rows(cache, layout)
+        assert torch.equal(stored[slots], new)
+        stored[slots] = float("nan")
+        assert stored.isnan().all()
+
+
+def test_a_negative_slot_is_padding_and_skipped(device):
+    k, v = new_tokens(3, 1, 16, torch.float32, device)
+    k_cache, v_cache = (torch.zeros((2, 2, 1, 16), device=device) for _ in range(2))
+    write_cache(k, v, k_cache, v_cache, torch.tensor([-1, 2, -1], device=device), layout="NHD")
+    assert torch.equal(k_cache[1, 0], k[1]) and (k_cache[0] == 0).all() and (k_cache[1, 1] == 0).all()
+
+
+def test_interleaved_strided_pools_are_written_in_place(device):
+    pool = torch.zeros((4, 2, 2, 8, 16), device=device)  # K and V of a block side by side, two layers' heads interleaved
+    k_cache, v_cache = pool[:, 0, :, ::2], pool[:, 1, :, ::2]
+    k, v = new_tokens(5, 4, 16, torch.float32, device)
+    slots = torch.tensor([7, 0, 3, 5, 1], device=device)
+    write_cache(k, v, k_cache, v_cache, slots, layout="NHD")
+    assert torch.equal(k_cache.reshape(8, 4, 16)[slots], k) and torch.equal(v_cache.reshape(8, 4, 16)[slots], v)
+    assert (pool[:, :, :, 1::2] == 0).all()
+
+
+def test_fp8_stores_value_over_scale_rounded_and_saturated(device):
+    k, v = new_tokens(10, 2, 16, torch.bfloat16, device)
+    v[5] /= 64  # some become subnormal
+    k[0, 0, 0], k[0, 0, 1] = 1000.0, -1000.0
+    k_cache, v_cache = (poisoned_pool(4, 4, 2, 16, layout="NHD", dtype=torch.float8_e4m3fn, device=device) for _ in range(2))
+    slots = torch.arange(3, 13, device=device)
+    write_cache(k, v, k_cache, v_cache, slots, layout="NHD", k_scale=0.5, v_scale=4.0)
+    stored_k, stored_v = (cache.float().reshape(16, 2, 16) for cache in (k_cache, v_cache))
+    assert torch.equal(stored_k[slots], (k.float() / 0.5).clamp(-448, 448).to(torch.float8_e4m3fn).float())
+    assert torch.equal(stored_v[slots], (v.float() / 4.0).to(torch.float8_e4m3fn).float())
+    assert stored_k[:3].isnan().all() and stored_v[13:].isnan().all()
+
+
+def test_nan_stays_nan_in_fp8(device):
+    if device == "cpu":
+        pytest.skip("Triton's interpreter turns NaN into 384 when it casts to fp8")
+    k, v = (torch.full((1, 1, 16), float("nan"), device=device) for _ in range(2))
+    k_cache, v_cache = (torch.zeros((1, 1, 1, 16), device=device).to(torch.float8_e4m3fn) for _ in range(2))
+    write_cache(k, v, k_cache, v_cache, torch.tensor([0], device=device), layout="NHD")
+    assert k_cache.float().isnan().all() and v_cache.float().isnan().all()
+
+
+def test_what_does_not_fit_is_refused(device):
+    k, v = new_tokens(2, 1, 16, torch.float16, device)
+    k_cache, v_cache = (torch.zeros((2, 2, 1, 16), dtype=torch.float16, device=device) for _ in range(2))
+    slots = torch.tensor([0, 1], device=device)
+    with pytest.raises(InputError, match=r"v must be contiguous of shape \(2, 1, 16\)"):
+        write_cache(k, v[:1], k_cache, v_cache, slots, layout="NHD")
+    with pytest.raises(InputError, match="slots must be contiguous int64"):
+        write_cache(k, v, k_cache, v_cache, slots.int(), layout="NHD")
+    with pytest.raises(InputError, match="the cache must be"):
+        write_cache(k.float(), v.float(), k_cache, v_cache, slots, layout="NHD")
+    if device == "cpu":
+        with pytest.raises(InputError, match="token 1 goes to slot 4, outside the pool of 4 slots"):
+            write_cache(k, v, k_cache, v_cache, torch.tensor([0, 4]), layout="NHD")
