@@ -1,0 +1,145 @@
+"""The host's side of the Hopper decode kernel: its shape, its plan and buffers on the GPU, its launch."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import triton
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+from pagesim.errors import InputError
+from pagesim.kernels import plan as p
+from pagesim.kernels.hopper import TILE, decode as decode_kernel
+from pagesim.kernels.pool import geometry
+
+LOG2E = 1.4426950408889634
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the kernel is compiled for, each value a constexpr, as kernels pass them on.
+
+    Attributes:
+        HEADS: KV heads of a CTA, one for each of its warps.
+        NUM_Q_HEADS: query heads of the model; Q_GROUP of them share a KV head.
+        Q_LEN: query tokens of each sequence.
+        ROWS_PADDED: Q_LEN · Q_GROUP rounded up to a power of two: rows of a partial result.
+        UNITS_A_ROW: units of 32 columns in a row.
+        TILES_A_BLOCK: tiles of 16 tokens in a block.
+        NUM_SLOTS: tiles of K or V that the ring holds: 96 KiB of an SM.
+    """
+
+    HEADS: gl.constexpr
+    NUM_Q_HEADS: gl.constexpr
+    Q_GROUP: gl.constexpr
+    Q_LEN: gl.constexpr
+    HEAD_DIM: gl.constexpr
+    ROWS_PADDED: gl.constexpr
+    UNITS_A_ROW: gl.constexpr
+    TILES_A_BLOCK: gl.constexpr
+    NUM_SLOTS: gl.constexpr
+
+    @property
+    def ctas_per_sm(self) -> int:
+        """Two CTAs of 4 heads keep as many bytes in flight as one of 8."""
+        return 8 // self.HEADS.value
+
+
+def make_shape(q_len: int, num_q_heads: int, num_kv_heads: int, head_dim: int, block_size: int) -> Shape:
+    group = num_q_heads // num_kv_heads
+    values = {"HEADS": 8 if num_kv_heads % 8 == 0 else 4, "NUM_Q_HEADS": num_q_heads, "Q_GROUP": group, "Q_LEN": q_len,
+              "HEAD_DIM": head_dim, "ROWS_PADDED": triton.next_power_of_2(q_len * group), "UNITS_A_ROW": head_dim // 32,
+              "TILES_A_BLOCK": block_size // TILE.value, "NUM_SLOTS": 3 * 128 // head_dim}
+    return Shape(**{name: gl.constexpr(value) for name, value in values.items()})
+
+
+class PlanBuffer:
+    """A plan on the GPU, at addresses that stay: a captured graph reads whatever was uploaded last.
+
+    Holds the counters of merges too, so that one copy both brings the plan and clears them.
+    """
+
+    def __init__(self, max_rows: int, num_ctas: int, device: torch.device | str):
+        self.num_ctas = num_ctas
+        self._counters = p.max_counters(num_ctas)
+        self._first = self._counters + -self._counters % 16
+        self._records = self._first + num_ctas + 1 + -(num_ctas + 1) % 16
+        self._ints = torch.zeros(self._records + p.max_records(max_rows, num_ctas) * p.RECORD_INTS, dtype=torch.int32, device=device)
+        self.counters = self._ints[:self._counters]
+        self.first_record = self._ints[self._first:self._first + num_ctas + 1]
+        self.records = self._ints[self._records:]
+
+    def upload(self, plan: p.Plan) -> None:
+        """Replace the plan for the launches that follow on this stream.
+
+        Raises:
+            InputError: a plan for other CTAs, or of more rows than the buffer was made for.
+        """
+        if plan.num_ctas != self.num_ctas:
+            raise InputError(f"the plan is for {plan.num_ctas} CTAs, its buffer for {self.num_ctas}")
+        size = self._records + plan.records.size
+        if size > len(self._ints):
+            raise InputError(f"the plan has {len(plan.records)} records, its buffer room for {len(self.records) // p.RECORD_INTS}")
+        host = np.zeros(size, np.int32)
+        host[self._first:self._first + self.num_ctas + 1] = plan.first_record
+        host[self._records:] = plan.records.ravel()
+        # Pageable memory is staged before the call returns, so a second upload cannot overwrite the first in flight.
+        self._ints[:size].copy_(torch.from_numpy(host), non_blocking=True)
+
+
+class HopperPlan:
+    """Plan, counters and room for partial results of batches of one shape; made once, updated each step, used by all layers.
+
+    Attributes:
+        shape: what the kernel is compiled for.
+        num_seqs: of each batch.
+    """
+
+    kernel = "hopper"
+
+    def __init__(self, shape: Shape, num_kv_heads: int, lengths: np.ndarray, num_sms: int, device: torch.device | str):
+        self.shape = shape
+        self.num_seqs = len(lengths)
+        self._head_groups = num_kv_heads // shape.HEADS.value
+        self.buffer = PlanBuffer(self.num_seqs * self._head_groups, num_sms * shape.ctas_per_sm, device)
+        slots = p.max_slots(self.buffer.num_ctas)
+        rows = slots * shape.HEADS.value * shape.ROWS_PADDED.value
+        self.partial = torch.empty(rows, shape.HEAD_DIM.value, device=device, dtype=torch.float32)
+        self.lse = torch.empty(rows, device=device, dtype=torch.float32)
+        self.update(lengths)
+
+    def update(self, lengths: np.ndarray) -> None:
+        """Plan for these visible tokens; launches after it, a replayed graph's too, use the new plan.
+
+        Raises:
+            InputError: another number of sequences, or a negative length.
+        """
+        if len(lengths) != self.num_seqs:
+            raise InputError(f"the plan is for {self.num_seqs} sequences, got {len(lengths)} lengths")
+        self.buffer.upload(p.make_plan(lengths, self.buffer.num_ctas, head_groups=self._head_groups, tile_tokens=TILE.value))
+
+
+def descriptor(cache: torch.Tensor, layout: str, shape: Shape) -> TensorDescriptor:
+    """Boxes of 16 tokens of HEADS heads in a pool of any strides, as (block, head, token, dim)."""
+    g = geometry(cache, layout)
+    swizzled = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=4)
+    return TensorDescriptor(cache, [g.num_blocks, g.num_kv_heads, g.block_size, g.head_dim],
+                            [g.block_stride, g.head_stride, g.token_stride, 1], [1, shape.HEADS.value, TILE.value, g.head_dim], swizzled)
+
+
+def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, plan: HopperPlan, *,
+           layout: str, scale: float, out: torch.Tensor, compile_only: bool = False):
+    """Launch on the current stream; ``out`` gets shape and dtype of ``q``, zeros for queries that see nothing.
+
+    Args:
+        q, out: (num_seqs, q_len, num_q_heads, head_dim), contiguous.
+        block_table: int32 (num_seqs, max_blocks), rows contiguous.
+    """
+    shape, buffer = plan.shape, plan.buffer
+    k, v = (descriptor(cache, layout, shape) for cache in (k_cache, v_cache))
+    # Two CTAs of 4 warps share an SM's registers; one of 8 gets all of them.
+    registers = {"maxnreg": 128} if shape.ctas_per_sm > 1 else {}
+    return decode_kernel.run(q, k, v, block_table, buffer.first_record, buffer.records, buffer.counters, plan.partial, plan.lse, out,
+                             scale * LOG2E, block_table.stride(0), S=shape, num_warps=shape.HEADS.value, grid=(buffer.num_ctas,),
+                             warmup=compile_only, **registers)

@@ -1,0 +1,48 @@
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'pagesim[kernel]'")
+pytest.importorskip("triton", reason="triton is not installed: pip install 'pagesim[kernel]' on Linux")
+
+from pagesim.errors import InputError  # noqa: E402
+from pagesim.kernels.cases import make_case  # noqa: E402
+from pagesim.kernels.check import compare  # noqa: E402
+from pagesim.kernels.dispatch import paged_decode, plan_decode, why_general  # noqa: E402
+
+
+def decode(case, plan):
+    return paged_decode(case.q, case.k_cache, case.v_cache, case.block_table, case.lengths_tensor(), plan, out=case.poisoned_out(), **case.options)
+
+
+def test_the_rule_says_why_the_general_kernel_runs(device):
+    case = make_case([5, 20], window=3, device=device)
+    expected = "the device is cpu" if device == "cpu" else "head_dim"
+    assert why_general(case.q, case.k_cache, case.lengths, **case.options) is not None
+    assert device != "cpu" or why_general(case.q, case.k_cache, case.lengths, **case.options) == expected
+    assert plan_decode(case.q, case.k_cache, case.lengths, **case.options).kernel == "general"
+
+
+@pytest.mark.parametrize("capacity_tokens", [None, 4000])
+def test_a_plan_updated_to_other_lengths_computes_what_a_new_one_does(device, capacity_tokens):
+    first = make_case([700, 3, 0], device=device)
+    plan = plan_decode(first.q, first.k_cache, first.lengths, layout="NHD", capacity_tokens=capacity_tokens)
+    for lengths in ([1, 2, 3], [0, 600, 90]) if capacity_tokens is None else ([1, 2, 3], [1500, 0, 900]):
+        case = make_case(lengths, device=device, seed=sum(lengths))
+        plan.update(case.lengths)
+        assert compare(decode(case, plan), case.expected()).passed
+
+
+def test_a_plan_refuses_another_batch_size_and_more_tokens_than_it_has_room_for(device):
+    case = make_case([40, 40], device=device)
+    plan = plan_decode(case.q, case.k_cache, case.lengths, layout="NHD", capacity_tokens=80)
+    for lengths in ([40], [41, 40]):
+        with pytest.raises(InputError, match="2 sequences of at most 80 tokens"):
+            plan.update(np.array(lengths))
+
+
+def test_an_unknown_kernel_and_one_that_cannot_run_are_refused(device):
+    case = make_case([5], device=device, block_size=24)
+    with pytest.raises(InputError, match="hopper, general, got 'fast'"):
+        plan_decode(case.q, case.k_cache, case.lengths, kernel="fast", **case.options)
+    with pytest.raises(InputError, match="does not take this"):
+        plan_decode(case.q, case.k_cache, case.lengths, kernel="hopper", **case.options)
