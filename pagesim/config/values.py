@@ -9,11 +9,16 @@ from pagesim.core.units import parse_bytes, parse_count
 _SMALLEST_BYTES = 2**20
 
 
+def _unlike(wanted: str, value: Any) -> ValueError:
+    """The error for a value of another type; pydantic collects ValueErrors, and lets TypeErrors through."""
+    return ValueError(f"must be {wanted}, got {shown(value)}")
+
+
 def _as_count(value: Any) -> int:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError(f"must be a whole number, got {shown(value)}")
+        raise _unlike("a whole number", value)
     return parse_count(value)
 
 
@@ -22,7 +27,7 @@ def _as_bytes(value: Any) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError(f"must be a size with its unit, such as 12GiB, got {shown(value)}")
+        raise _unlike("a size with its unit, such as 12GiB", value)
     size = parse_bytes(value)
     if isinstance(value, int) and 0 < abs(size) < _SMALLEST_BYTES:
         raise ValueError(f"{value} would be {value} bytes; write the unit, such as {value}GiB")
@@ -31,13 +36,13 @@ def _as_bytes(value: Any) -> int:
 
 def _as_real(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"must be a number, got {shown(value)}")
+        raise _unlike("a number", value)
     return float(value)
 
 
 def _as_flag(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ValueError(f"must be true or false, got {shown(value)}")
+        raise _unlike("true or false", value)
     return value
 
 
