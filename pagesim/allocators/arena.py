@@ -8,7 +8,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
+from pagesim.core.jit import COLD, HOT
 
 from pagesim.allocators.pool import bin_of
 from pagesim.allocators.spec import PLACEMENTS, RESERVES, Contiguous
@@ -57,7 +57,7 @@ def make_arena(spec: Contiguous, capacity_slots: int, max_model_len: int, rows: 
     return arena
 
 
-@register_jitable
+@COLD
 def _insert_hole(arena, i, start, size):
     starts, sizes, last = arena.hole_start, arena.hole_size, arena.count[HOLES]
     for k in range(last, i, -1):
@@ -69,7 +69,7 @@ def _insert_hole(arena, i, start, size):
     arena.bins[bin_of(size)] += 1
 
 
-@register_jitable
+@COLD
 def _remove_hole(arena, i):
     starts, sizes, last = arena.hole_start, arena.hole_size, arena.count[HOLES] - 1
     arena.bins[bin_of(sizes[i])] -= 1
@@ -79,7 +79,7 @@ def _remove_hole(arena, i):
     arena.count[HOLES] = last
 
 
-@register_jitable
+@COLD
 def _change_hole(arena, i, start, size):
     arena.bins[bin_of(arena.hole_size[i])] -= 1
     arena.bins[bin_of(size)] += 1
@@ -87,7 +87,7 @@ def _change_hole(arena, i, start, size):
     arena.hole_size[i] = size
 
 
-@register_jitable
+@HOT
 def _first_hole_from(arena, address):
     """Index of the first hole that starts at or after ``address``."""
     low, high = 0, arena.count[HOLES]
@@ -100,7 +100,7 @@ def _first_hole_from(arena, address):
     return low
 
 
-@register_jitable
+@HOT
 def _placed_size(arena, asked):
     """Slots that a region of ``asked`` slots takes: with ``buddy`` the next power of two."""
     if arena.placement != BUDDY:
@@ -111,7 +111,7 @@ def _placed_size(arena, asked):
     return size
 
 
-@register_jitable
+@COLD
 def _find_hole(arena, size):
     """Index of the hole that the placement chooses, or -1.  Ties go to the lowest address."""
     sizes, holes = arena.hole_size, arena.count[HOLES]
@@ -131,7 +131,7 @@ def _find_hole(arena, size):
     return best
 
 
-@register_jitable
+@COLD
 def _place(arena, size):
     """Take ``size`` slots at the low end of the chosen hole; returns the address, or -1 if no hole suffices."""
     i = _find_hole(arena, size)
@@ -154,7 +154,7 @@ def _place(arena, size):
     return start
 
 
-@register_jitable
+@COLD
 def _give_back(arena, start, size):
     """Make the region a hole and merge it with its free neighbours, or with its free buddies."""
     i = _first_hole_from(arena, start)
@@ -187,7 +187,7 @@ def _give_back(arena, start, size):
         _insert_hole(arena, i, start, size)
 
 
-@register_jitable
+@COLD
 def _grow_to(arena, row, stored, target):
     """Give the row a region of ``target`` slots, in place or by a copy; returns tokens copied, or -1 if neither fits."""
     start, size = arena.start[row], arena.allocated[row]

@@ -8,6 +8,7 @@ price at run time), by a dictionary in plain Python.  A new allocator is a modul
 from numba.extending import overload
 
 from pagesim.allocators import arena, pool
+from pagesim.core.jit import INLINE_OPTIONS
 
 _MODULES = {pool.Pool: pool, arena.Arena: arena}
 
@@ -81,16 +82,16 @@ def _module(state_type):
     return _MODULES[state_type.instance_class]
 
 
-overload(reservation, strict=False)(lambda state, prompt, output, limit, known: _module(state).reservation)
-overload(fits, strict=False)(lambda state, asked, copies, running: _module(state).fits)
-overload(fits_empty, strict=False)(lambda state, asked, copies: _module(state).fits_empty)
-overload(admit, strict=False)(lambda state, row, asked, tokens, step: _module(state).admit)
-overload(extend, strict=False)(lambda state, row, stored, tokens, step: _module(state).extend)
-overload(release, strict=False)(lambda state, row, step: _module(state).release)
-overload(asked_slots, strict=False)(lambda state, row: _module(state).asked_slots)
-overload(allocated_slots, strict=False)(lambda state, row: _module(state).allocated_slots)
-overload(units, strict=False)(lambda state, row: _module(state).units)
-overload(free_slots, strict=False)(lambda state: _module(state).free_slots)
-overload(hole_stats, strict=False)(lambda state, asked: _module(state).hole_stats)
-overload(age_holes, strict=False)(lambda state, seconds: _module(state).age_holes)
-overload(forget, strict=False)(lambda state: _module(state).forget)
+overload(reservation, strict=False, jit_options=INLINE_OPTIONS)(lambda state, prompt, output, limit, known: _module(state).reservation)
+overload(fits, strict=False, jit_options=INLINE_OPTIONS)(lambda state, asked, copies, running: _module(state).fits)
+overload(fits_empty, strict=False, jit_options=INLINE_OPTIONS)(lambda state, asked, copies: _module(state).fits_empty)
+overload(admit, strict=False, jit_options=INLINE_OPTIONS)(lambda state, row, asked, tokens, step: _module(state).admit)
+overload(extend, strict=False, jit_options=INLINE_OPTIONS)(lambda state, row, stored, tokens, step: _module(state).extend)
+overload(release, strict=False, jit_options=INLINE_OPTIONS)(lambda state, row, step: _module(state).release)
+overload(asked_slots, strict=False, jit_options=INLINE_OPTIONS)(lambda state, row: _module(state).asked_slots)
+overload(allocated_slots, strict=False, jit_options=INLINE_OPTIONS)(lambda state, row: _module(state).allocated_slots)
+overload(units, strict=False, jit_options=INLINE_OPTIONS)(lambda state, row: _module(state).units)
+overload(free_slots, strict=False, jit_options=INLINE_OPTIONS)(lambda state: _module(state).free_slots)
+overload(hole_stats, strict=False, jit_options=INLINE_OPTIONS)(lambda state, asked: _module(state).hole_stats)
+overload(age_holes, strict=False, jit_options=INLINE_OPTIONS)(lambda state, seconds: _module(state).age_holes)
+overload(forget, strict=False, jit_options=INLINE_OPTIONS)(lambda state: _module(state).forget)

@@ -8,7 +8,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
+from pagesim.core.jit import COLD, HOT
 
 from pagesim.allocators.spec import Paged
 
@@ -55,18 +55,25 @@ def make_pool(spec: Paged, capacity_slots: int, rows: int, longest_tokens: int, 
         lifetimes=np.zeros(64, np.int64), runs=np.zeros(64, np.int64))
 
 
-@register_jitable
+_BITS = np.array([value.bit_length() for value in range(1024)])
+
+
+@HOT
 def bin_of(value):
     """Bin of a histogram in powers of two: 0 for 0, else the number of bits of ``value``."""
-    return math.frexp(float(value))[1]
+    bits = 0
+    while value >= 1024:
+        value >>= 10
+        bits += 10
+    return bits + _BITS[value]
 
 
-@register_jitable
+@HOT
 def _blocks(pool, tokens):
     return (tokens + pool.block_size - 1) // pool.block_size
 
 
-@register_jitable
+@HOT
 def _take(pool, row, need, step):
     """Append ``need`` blocks to the row's table; they are free."""
     count, table, taken_at = pool.count, pool.table[row], pool.taken_at[row]
@@ -138,7 +145,7 @@ def release(pool, row, step):
     pool.held[row] = 0
 
 
-@register_jitable
+@HOT
 def _measure_table(pool, row, step):
     table, taken_at = pool.table[row], pool.taken_at[row]
     run, same = 0, 0

@@ -7,7 +7,7 @@ order.  So a step touches only the rows that need memory or end in it.
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
+from pagesim.core.jit import COLD, HOT
 
 
 # First and last row of a bucket, -1 if it is empty.
@@ -30,7 +30,7 @@ def make_wheel(rows: int, most_steps: int) -> Wheel:
     return Wheel(buckets, links)
 
 
-@register_jitable
+@HOT
 def wheel_add(wheel, row, step, order):
     """Put ``row`` into the bucket of ``step``, behind the rows with a smaller ``order``; nearly always that is the end."""
     buckets, links = wheel.bucket, wheel.link
@@ -50,7 +50,7 @@ def wheel_add(wheel, row, step, order):
         links.prev[before] = row
 
 
-@register_jitable
+@HOT
 def wheel_drop(wheel, row):
     """Take ``row`` out of its bucket, if it is in one."""
     buckets, links = wheel.bucket, wheel.link
@@ -69,7 +69,7 @@ def wheel_drop(wheel, row):
     links.due[row] = -1
 
 
-@register_jitable
+@HOT
 def wheel_first(wheel, step):
     """First row of the bucket of ``step``, or -1."""
     return wheel.bucket.head[step & (len(wheel.bucket) - 1)]

@@ -6,7 +6,7 @@ or ends.  Partially prefilled sequences are always at the end of the running ord
 has used up the step's budget.
 """
 
-from numba.extending import register_jitable
+from pagesim.core.jit import COLD, HOT
 
 from pagesim.allocators.contract import (admit, age_holes, allocated_slots, asked_slots, extend, fits, fits_empty, forget,
                                          free_slots, hole_stats, release, reservation, units)
@@ -44,7 +44,7 @@ def advance(state, allocator, max_steps):
 # ------------------------------------------------------------------------------------------ between two steps
 
 
-@register_jitable
+@HOT
 def _end_step(state, allocator):
     """④ of the step that is open: its finished sequences give back their memory, in the order scheduled."""
     n = state.n
@@ -60,7 +60,7 @@ def _end_step(state, allocator):
         _let_arrive(state)
 
 
-@register_jitable
+@HOT
 def _complete(state, allocator, row):
     n, requests = state.n, state.requests
     request = state.rows.request[row]
@@ -76,7 +76,7 @@ def _complete(state, allocator, row):
     n[DONE] += 1
 
 
-@register_jitable
+@HOT
 def _leave(state, allocator, row, stored):
     """Take a sequence off the running list; all its memory is given back."""
     n, rows = state.n, state.rows
@@ -103,7 +103,7 @@ def _leave(state, allocator, row, stored):
     n[STALE] = 1
 
 
-@register_jitable
+@COLD
 def _let_arrive(state):
     """Closed loop: for every request that is done, the next row of the file arrives now."""
     n, arrival = state.n, state.requests.arrival
@@ -112,7 +112,7 @@ def _let_arrive(state):
     n[AVAILABLE] = last
 
 
-@register_jitable
+@HOT
 def _arrive(state, allocator):
     """⓪ Requests that have arrived join the queue; with nothing to do the clock jumps.  False when the run is over."""
     n, t, arrival = state.n, state.t, state.requests.arrival
@@ -131,7 +131,7 @@ def _arrive(state, allocator):
             t[NOW] = arrival[n[JOINED]]
 
 
-@register_jitable
+@HOT
 def _join(state, allocator, request):
     """Append a request to the queue, or reject it with its reason."""
     n, rules, requests = state.n, state.rules, state.requests
@@ -154,12 +154,12 @@ def _join(state, allocator, request):
     n[WAITING] += copies
 
 
-@register_jitable
+@HOT
 def _copies(requests, request):
     return int(requests.samples[request]) if len(requests.samples) > 0 else 1
 
 
-@register_jitable
+@HOT
 def _limit(requests, request):
     return int(requests.limit[request]) if len(requests.limit) > 0 else 0
 
@@ -167,7 +167,7 @@ def _limit(requests, request):
 # ------------------------------------------------------------------------------------------ ① the running list
 
 
-@register_jitable
+@HOT
 def _serve_running(state, allocator):
     """Give the running list its tokens; returns the budget left."""
     n, rows, budget = state.n, state.rows, state.rules.max_num_batched_tokens
@@ -185,10 +185,12 @@ def _serve_running(state, allocator):
     n[TOKEN_STATES] += served
     if n[DECODERS] > served:
         n[STEP_UNSERVED] += _stored_by_put_off(state)
+    if n[FIRST_PARTIAL] < 0:
+        return budget - served
     return _continue_prefill(state, allocator, budget - served)
 
 
-@register_jitable
+@COLD
 def _put_off_beyond(state, budget):
     """Decoders that the budget does not reach keep their memory and compute nothing: all their dates move by one step."""
     n, rows = state.n, state.rows
@@ -205,7 +207,7 @@ def _put_off_beyond(state, budget):
         row = rows.next[row]
 
 
-@register_jitable
+@COLD
 def _stored_by_put_off(state):
     n, rows = state.n, state.rows
     total, row = 0, n[FIRST]
@@ -216,7 +218,7 @@ def _stored_by_put_off(state):
     return total
 
 
-@register_jitable
+@HOT
 def _make_room(state, allocator, row, stored, tokens):
     """Extend ``row``, preempting the last of the list again and again until it fits or has itself gone."""
     n, final = state.n, state.rows.final[row]
@@ -239,7 +241,7 @@ def _make_room(state, allocator, row, stored, tokens):
     return True
 
 
-@register_jitable
+@COLD
 def _preempt(state, allocator, row):
     """The last of the running list gives back all its memory, keeps its sampled tokens and becomes the queue's head."""
     n, rows, rules, queue = state.n, state.rows, state.rules, state.returning
@@ -271,7 +273,7 @@ def _preempt(state, allocator, row):
     _leave(state, allocator, row, stored)
 
 
-@register_jitable
+@HOT
 def _await_growth(state, allocator, row):
     """Note the step in which the row stores more than it asked for so far."""
     asked = asked_slots(allocator, row)
@@ -279,7 +281,7 @@ def _await_growth(state, allocator, row):
         wheel_add(state.growth, row, state.rows.shift[row] + asked + 1, state.rows.serial)
 
 
-@register_jitable
+@COLD
 def _continue_prefill(state, allocator, left):
     """Partially prefilled sequences take what is left of the budget, in order; returns what they leave."""
     n, rows = state.n, state.rows
@@ -302,7 +304,7 @@ def _continue_prefill(state, allocator, left):
     return left
 
 
-@register_jitable
+@HOT
 def _compute(state, row, chunk):
     """``chunk`` tokens of a prefill become stored."""
     n = state.n
@@ -312,7 +314,7 @@ def _compute(state, row, chunk):
         n[STEP_SEQUENCES] += 1
 
 
-@register_jitable
+@HOT
 def _start_decoding(state, allocator, row):
     """The prefill ends in this step, which samples a token; from the next step on the row stores one token a step."""
     n, rows = state.n, state.rows
@@ -329,7 +331,7 @@ def _start_decoding(state, allocator, row):
 # ------------------------------------------------------------------------------------------ ② admissions
 
 
-@register_jitable
+@HOT
 def _head(state):
     """The queue's head: (request, known tokens, tokens kept on the host, units kept there, sequences)."""
     n, queue = state.n, state.returning
@@ -342,14 +344,14 @@ def _head(state):
     return request, int(state.requests.prompt[request]), 0, 0, _copies(state.requests, request)
 
 
-@register_jitable
+@HOT
 def _reserved_for(state, allocator, request, known):
     requests = state.requests
     return reservation(allocator, int(requests.prompt[request]), int(requests.output[request]),
                        _limit(requests, request), known)
 
 
-@register_jitable
+@HOT
 def _admit_waiting(state, allocator, left):
     """Admit from the queue's head, in strict order, until something stops it."""
     n, rules = state.n, state.rules
@@ -385,7 +387,7 @@ def _admit_waiting(state, allocator, left):
             left -= chunk
 
 
-@register_jitable
+@COLD
 def _slots_of_chunks(state, todo, copies, left):
     """Slots of the blocks that the first chunks of ``copies`` sequences take."""
     unit = state.rules.unit_slots
@@ -397,7 +399,7 @@ def _slots_of_chunks(state, todo, copies, left):
     return slots
 
 
-@register_jitable
+@HOT
 def _enter(state, allocator, request, known, stored, kept, chunk):
     """A sequence joins the end of the running list, takes its memory and computes ``chunk`` tokens."""
     n, rows = state.n, state.rows
@@ -438,7 +440,7 @@ def _enter(state, allocator, request, known, stored, kept, chunk):
 # ------------------------------------------------------------------------------------------ the ledger, and time
 
 
-@register_jitable
+@HOT
 def _measure(state, allocator):
     """The ledger at the step's instant, and how long it holds."""
     n, t, sums = state.n, state.t, state.sums
@@ -466,7 +468,7 @@ def _measure(state, allocator):
              (n[STEP_PREFILL], n[STEP_DECODE], n[STEP_PREEMPTED], n[STEP_ADMITTED], _ending_now(state)))
 
 
-@register_jitable
+@HOT
 def _duration(state):
     """Seconds of the step: ``rules.Linear`` or ``rules.Roofline``, and the time to move swapped memory."""
     n, rules, d = state.n, state.rules, state.rules.duration
@@ -483,7 +485,7 @@ def _duration(state):
     return duration
 
 
-@register_jitable
+@HOT
 def _ask_for_head(state, allocator):
     """Try the queue's head on the allocator without effect, whatever stopped admission."""
     n, rules = state.n, state.rules
@@ -501,7 +503,7 @@ def _ask_for_head(state, allocator):
     n[NUM_HOLES], n[LARGEST], n[USABLE] = hole_stats(allocator, n[NEED])
 
 
-@register_jitable
+@HOT
 def _fill_values(state, allocator):
     """The columns of ``result.Column`` at this instant."""
     n, rules, v = state.n, state.rules, state.sums.values
@@ -529,7 +531,7 @@ def _fill_values(state, allocator):
             v[15] = 1000 - (1000 + 1000 * free // n[NEED]) // n[NUM_HOLES]
 
 
-@register_jitable
+@COLD
 def _stay_idle(state, allocator, duration):
     """Nothing runs and nothing waits: the state as it is, until the next arrival."""
     n = state.n
@@ -540,7 +542,7 @@ def _stay_idle(state, allocator, duration):
     age_holes(allocator, duration)
 
 
-@register_jitable
+@HOT
 def _count(state):
     """Counters and peaks; the peak is the first step with the most token states."""
     n = state.n
@@ -558,7 +560,7 @@ def _count(state):
     n[PEAK_WAITING] = max(n[PEAK_WAITING], n[WAITING])
 
 
-@register_jitable
+@COLD
 def _ending_now(state):
     """Sequences that end with this step."""
     count, row = 0, wheel_first(state.ending, state.n[STEP])
@@ -568,7 +570,7 @@ def _ending_now(state):
     return count
 
 
-@register_jitable
+@COLD
 def _forget_warmup(state, allocator):
     """The warm-up is over: sums, counters, peaks and histograms start again, the state stays."""
     n, sums = state.n, state.sums

@@ -1,6 +1,6 @@
 """What a step adds to the run's sums and to its timeline."""
 
-from numba.extending import register_jitable
+from pagesim.core.jit import COLD, HOT
 
 from pagesim.engine.result import Column
 from pagesim.engine.state import LINES, LINES_MAX, STEP, STRIDE
@@ -10,14 +10,14 @@ MAXIMA = 4  # columns of ``Sums.line_n`` behind the first step that are maxima; 
 RUN, BUSY, QUEUED, SATURATED = range(4)  # result.WINDOWS
 
 
-@register_jitable
+@HOT
 def integrate(sums, window, duration):
     """Add this step's values over ``duration`` seconds to a window; ``values[0]`` is 1, so column 0 adds up time."""
     for k in range(COLUMNS):
         sums.integrals[window, k] += sums.values[k] * duration
 
 
-@register_jitable
+@HOT
 def add_line(state, start, duration, values, maxima, counts):
     """Add a step to the timeline: to the last line, or as a new one where that line has its ``STRIDE`` steps."""
     n, sums = state.n, state.sums
@@ -38,7 +38,7 @@ def add_line(state, start, duration, values, maxima, counts):
         sums.line_n[last, 1 + len(maxima) + k] += counts[k]
 
 
-@register_jitable
+@COLD
 def _merge(line, duration, values):
     """Fold values that held for ``duration`` into a line: start, duration, and means over it."""
     total = line[1] + duration
@@ -50,7 +50,7 @@ def _merge(line, duration, values):
     line[1] = total
 
 
-@register_jitable
+@COLD
 def _halve(state):
     """Merge neighbouring lines, so that the timeline never outgrows its rows; extremes survive."""
     n, sums = state.n, state.sums
