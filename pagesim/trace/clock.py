@@ -9,19 +9,22 @@ _LAYOUT = "dddd-dd-dd dd:dd:dd"
 _NS = 10**9
 
 
-def looks_like_clock(text: str) -> bool:
-    return re.match(r"\s*\d{4}-\d\d-\d\d[ T]", text) is not None
+def has_zone(text: str) -> bool | None:
+    """Whether a time states its zone; None for what does not look like a time."""
+    match = re.match(r"\s*\d{4}-\d\d-\d\d[ T][\d:.]*(.*)", text)
+    return bool(match[1].strip()) if match else None
 
 
-def parse_clocks(data: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Nanoseconds since 1970 of the fields ``data[start[i]:end[i]]``; a time without a zone is taken as UTC.
+def parse_clocks(data: np.ndarray, start: np.ndarray, end: np.ndarray, *, zoned: bool) -> np.ndarray:
+    """Nanoseconds since 1970 of the fields ``data[start[i]:end[i]]``; times without a zone are taken as UTC.
 
     Args:
         data: the text, uint8.
         start, end: half-open byte ranges, int64, shape (num_fields,).
+        zoned: all of them must state a zone, or none.
 
     Returns:
-        int64, shape (num_fields,); ``BAD`` where the field is not a time.
+        int64, shape (num_fields,); ``BAD`` where the field is not such a time.
     """
     width = max(int((end - start).max(initial=0)), len(_LAYOUT) + 1)
     at = start[:, None] + np.arange(width)
@@ -36,7 +39,7 @@ def parse_clocks(data: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.nda
     good &= day <= next_month - first_day
     fraction_ns, zone_at = _fraction(text)
     offset_s, zone_good = _zones(text, zone_at, end - start)
-    good &= zone_good
+    good &= zone_good & ((zone_at < end - start) == zoned)
     seconds = (first_day + day - 1) * 86400 + hour * 3600 + minute * 60 + second - offset_s
     return np.where(good, seconds * _NS + fraction_ns, BAD)
 
@@ -78,7 +81,7 @@ def _fraction(text: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _zones(text: np.ndarray, zone_at: np.ndarray, length: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds east of UTC, and whether the zone can be read and is present as in the first row (never mixed)."""
+    """Seconds east of UTC, and whether the zone can be read."""
     offset_s = np.zeros(len(text), dtype=np.int64)
     good = np.ones(len(text), dtype=bool)
     if (zone_at == length).all():
@@ -93,7 +96,7 @@ def _zones(text: np.ndarray, zone_at: np.ndarray, length: np.ndarray) -> tuple[n
     parsed = [_zone_s(zone.tobytes().rstrip(b"\0").decode("utf-8", "replace")) for zone in zones]
     offset_s = np.array([value or 0 for value in parsed], dtype=np.int64)[which.ravel()]
     good = np.array([value is not None for value in parsed])[which.ravel()]
-    return offset_s, good & ((zone_at < length) == (zone_at[0] < length[0]))
+    return offset_s, good
 
 
 def _zone_s(text: str) -> int | None:

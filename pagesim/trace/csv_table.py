@@ -42,9 +42,9 @@ class CsvTable:
         """float64, shape (num_rows,); NaN where the field is not a finite number."""
         return parse_decimals(self.data, *self._fields(name))
 
-    def clocks(self, name: str) -> np.ndarray:
-        """Nanoseconds since 1970, int64, shape (num_rows,); ``clock.BAD`` where the field is not a time."""
-        return parse_clocks(self.data, *self._fields(name))
+    def clocks(self, name: str, *, zoned: bool) -> np.ndarray:
+        """Nanoseconds since 1970, int64, shape (num_rows,); ``clock.BAD`` where the field is not a time, with a zone or without."""
+        return parse_clocks(self.data, *self._fields(name), zoned=zoned)
 
     def empty(self, name: str) -> np.ndarray:
         """Whether the field has no character, bool, shape (num_rows,)."""
@@ -79,7 +79,10 @@ def header(line: bytes, where: str) -> list[str]:
     Raises:
         TraceError: the line holds data: there is no header, or the file gives rates and not requests.
     """
-    names = next(csv.reader([line.decode("utf-8", "replace")]), [])
+    try:
+        names = next(csv.reader([line.decode("utf-8", "replace")]), [])
+    except csv.Error as error:
+        raise TraceError(f"{where}: no CSV header ({error}); a trace has its column names in the first line") from None
     if any(parse_number(name) == parse_number(name) for name in names) or not any(name.strip() for name in names):
         shown = line.decode("utf-8", "replace").strip()[:60]
         if len(names) == 6 and re.fullmatch(r"[A-Za-z]*", names[3]) and all(parse_number(name) >= 0 for name in names[:3]):
@@ -103,7 +106,7 @@ def tables(pieces: Iterator[bytes], names: list[str], first_line: int, path: str
     column = {name: at for at, name in enumerate(names)}
     for piece in pieces:
         num_lines = piece.count(b"\n")
-        text = _without_quotes(piece) if b'"' in piece else piece
+        text = _without_quotes(piece, f"{path}:{first_line}") if b'"' in piece else piece
         table = _split(text, first_line + np.arange(num_lines), column)
         if table is None:
             table, complaint = _split_slowly(text, first_line, column, path)
@@ -143,12 +146,15 @@ def _split_slowly(text: bytes, first_line: int, column: dict[str, int], path: st
     return _split(b"".join(kept), np.array(line, dtype=np.int64), column), complaint
 
 
-def _without_quotes(piece: bytes) -> bytes:
+def _without_quotes(piece: bytes, where: str) -> bytes:
     """The same rows without quotation marks, on the same lines: commas and line breaks inside a field become blanks."""
     reader = csv.reader(io.StringIO(piece.decode("utf-8", "replace"), newline=""))
     out, before = [], 0
-    for row in reader:
-        fields = (field.replace(",", " ").replace("\r", " ").replace("\n", " ") for field in row)
-        out.append(",".join(fields) + "\n" * (reader.line_num - before))
-        before = reader.line_num
+    try:
+        for row in reader:
+            fields = (field.replace(",", " ").replace("\n", " ") for field in row)
+            out.append(",".join(fields) + "\n" * (reader.line_num - before))
+            before = reader.line_num
+    except csv.Error as error:
+        raise TraceError(f"{where}: in the rows from here on, quotation marks that cannot be read ({error}); remove them") from None
     return "".join(out).encode()

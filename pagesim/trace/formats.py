@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pagesim.errors import TraceError
 
 PLAIN_BLOCK_TOKENS = 16
+_SHOWN_COLUMNS = 20
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ _PLAIN = {
     "prefix_block_tokens": ("prefix_block_tokens", "hash_block_tokens"),
     "session": ("session", "session_id", "conversation_id"),
 }
+_OPTIONAL = ("max_tokens", "num_samples", "session")  # what somebody may have added to another form
 _WITHOUT_UNIT = {"timestamp", "input_length", "output_length"}
 
 
@@ -90,11 +92,11 @@ def detect(names: list[str], where: str) -> Format:
     spelled = {}
     for name in names:
         if _normal(name) in spelled:
-            raise TraceError(f"{where}: column {name!r} appears twice; rename or remove one")
+            raise TraceError(f"{where}: column {name!r} is there twice; rename or remove one")
         spelled[_normal(name)] = name
     for known in _KNOWN:
         if {*known.columns.values(), *known.also} <= spelled.keys():
-            columns = {role: spelled[name] for role, name in known.columns.items()}
+            columns = _found(spelled, _OPTIONAL) | {role: spelled[name] for role, name in known.columns.items()}
             return Format(known.name, columns, known.units_per_s, **known.options)
     return _detect_plain(spelled, where)
 
@@ -104,14 +106,11 @@ def _normal(name: str) -> str:
 
 
 def _detect_plain(spelled: dict[str, str], where: str) -> Format:
-    columns = {}
     for role, allowed in _PLAIN.items():
-        found = [name for name in allowed if name in spelled]
+        found = [repr(spelled[name]) for name in allowed if name in spelled]
         if len(found) > 1:
-            both = " and ".join(repr(spelled[name]) for name in found)
-            raise TraceError(f"{where}: columns {both} both give the {role}; keep one")
-        if found:
-            columns[role] = spelled[found[0]]
+            raise TraceError(f"{where}: columns {' and '.join(found)} both give the {role}; keep one")
+    columns = _found(spelled, tuple(_PLAIN))
     missing = [role for role in ("prompt", "output") if role not in columns]
     if missing:
         raise TraceError(_missing(missing[0], spelled, where))
@@ -123,10 +122,17 @@ def _detect_plain(spelled: dict[str, str], where: str) -> Format:
     return Format("plain", columns, units_per_s, may_be_clock=units_per_s == 1)
 
 
+def _found(spelled: dict[str, str], roles: tuple[str, ...]) -> dict[str, str]:
+    return {role: spelled[name] for role in roles for name in _PLAIN[role] if name in spelled}
+
+
 def _missing(role: str, spelled: dict[str, str], where: str) -> str:
-    return (f"{where}: no column with the {role} tokens; the columns are {', '.join(map(repr, spelled.values()))}. pagesim reads "
-            f"{', '.join(dict.fromkeys(known.name for known in _KNOWN))} files and plain ones with the columns "
-            f"arrival_s,prompt_tokens,output_tokens; for the {role} it also understands {', '.join(_PLAIN[role][1:])}")
+    shown = [repr(name[:40]) for name in spelled.values()]
+    seen = ", ".join(shown[:_SHOWN_COLUMNS]) + (f" and {len(shown) - _SHOWN_COLUMNS} more" if len(shown) > _SHOWN_COLUMNS else "")
+    separator = " (is it separated by something else than commas?)" if len(shown) == 1 else ""
+    return (f"{where}: no column with the {role} tokens; the columns are {seen}{separator}. pagesim reads "
+            f"{', '.join(known.name for known in _KNOWN)} files and plain ones with the columns arrival_s,prompt_tokens,output_tokens; "
+            f"for the {role} it also understands {', '.join(_PLAIN[role][1:])}")
 
 
 def _refuse_misspelt(spelled: dict[str, str], columns: dict[str, str], where: str) -> None:

@@ -35,12 +35,12 @@ class JsonTable:
         """float64, shape (num_rows,); NaN where the value is not a finite number."""
         return np.array([_number(row.get(name)) for row in self.rows], dtype=np.float64)
 
-    def clocks(self, name: str) -> np.ndarray:
-        """Nanoseconds since 1970, int64, shape (num_rows,); ``clock.BAD`` where the value is not a time."""
+    def clocks(self, name: str, *, zoned: bool) -> np.ndarray:
+        """Nanoseconds since 1970, int64, shape (num_rows,); ``clock.BAD`` where the value is not a time, with a zone or without."""
         texts = [row[name].encode() if isinstance(row.get(name), str) else b"" for row in self.rows]
         end = np.cumsum([len(text) for text in texts], dtype=np.int64)
         start = np.concatenate(([0], end[:-1])).astype(np.int64)
-        return parse_clocks(np.frombuffer(b"".join(texts) + b"\n", dtype=np.uint8), start, end)
+        return parse_clocks(np.frombuffer(b"".join(texts) + b"\n", dtype=np.uint8), start, end, zoned=zoned)
 
     def empty(self, name: str) -> np.ndarray:
         """Whether the value is absent, null or an empty text, bool, shape (num_rows,)."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from pagesim.errors import TraceError
 from pagesim.trace import csv_table, json_table, source_file
-from pagesim.trace.clock import looks_like_clock
+from pagesim.trace.clock import has_zone
 from pagesim.trace.formats import Format, detect
 from pagesim.trace.rows import CLOCK_UNITS_PER_S, Rows, Table, requests
 from pagesim.trace.trace import Source, Trace
@@ -35,12 +35,14 @@ def read_trace(path: str | Path, *, limit: int | None = None, strict: bool = Fal
         raise TraceError(f"limit is the number of rows to keep, at least 1, got {limit}")
     path = Path(path)
     form, tables = _open(path)
-    parts, is_clock = [], None
+    parts, zoned = [], None
     for table in tables:
-        if is_clock is None and len(table):
-            is_clock = form.may_be_clock and looks_like_clock(table.shown(form.columns["arrival"], 0).strip("'"))
+        if not len(table):
+            continue
+        if not parts and form.may_be_clock:  # the first row decides for the file
+            zoned = has_zone(table.shown(form.columns["arrival"], 0).strip("'"))
         kept = sum(len(part.prompt_tokens) for part in parts)
-        parts.append(requests(table, form, str(path), is_clock=bool(is_clock), strict=strict, room=limit and limit - kept))
+        parts.append(requests(table, form, str(path), zoned=zoned, strict=strict, room=limit and limit - kept))
         if limit and kept + len(parts[-1].prompt_tokens) == limit:
             break
     dropped = sum((part.dropped for part in parts), Counter())
@@ -50,7 +52,7 @@ def read_trace(path: str | Path, *, limit: int | None = None, strict: bool = Fal
         raise TraceError(f"{path}: no requests: {f'all {read:,} rows were dropped ({rows})' if read else 'a header and nothing below it'}")
     source = Source(str(path), form.name, source_file.sha256(path), read, dict(dropped),
                     parts[0].block_tokens if form.columns.get("prefix_ids") else None)
-    return _trace(parts, form, CLOCK_UNITS_PER_S if is_clock else form.units_per_s, source)
+    return _trace(parts, form, form.units_per_s if zoned is None else CLOCK_UNITS_PER_S, source)
 
 
 def _open(path: Path) -> tuple[Format, Iterator[Table]]:

@@ -81,11 +81,11 @@ class _Check:
             raise TraceError(f"{path}:{self.table.line[row]}: {complaint}")
 
 
-def requests(table: Table, form: Format, path: str, *, is_clock: bool, strict: bool, room: int | None) -> Rows:
+def requests(table: Table, form: Format, path: str, *, zoned: bool | None, strict: bool, room: int | None) -> Rows:
     """Check a table and keep the rows with prompt and output.
 
     Args:
-        is_clock: the arrivals are wall-clock text.
+        zoned: the arrivals are wall-clock text, all with a zone or all without; None where they are numbers.
         strict: a row without prompt or output tokens is an error.
         room: rows to keep at most; those after the last kept one are neither checked nor counted.
 
@@ -103,7 +103,7 @@ def requests(table: Table, form: Format, path: str, *, is_clock: bool, strict: b
     if strict:
         check.refuse(~keep, "a request without prompt or output tokens, which is a failed one in public traces; remove the row, or "
                             "leave strict off to have such rows dropped and counted")
-    arrival = _arrival(check, is_clock) if form.units_per_s else None
+    arrival = _arrival(check, zoned) if form.units_per_s else None
     max_tokens = check.optional("max_tokens", empty=0)
     if max_tokens is not None:
         check.refuse((max_tokens > 0) & (max_tokens < output), "max_tokens is below the request's own output tokens{got}", "max_tokens")
@@ -129,10 +129,10 @@ def _dropped(prompt: np.ndarray, output: np.ndarray) -> Counter:
                      "0 output tokens": int(np.count_nonzero((prompt != 0) & (output == 0)))})
 
 
-def _arrival(check: _Check, is_clock: bool) -> np.ndarray:
+def _arrival(check: _Check, zoned: bool | None) -> np.ndarray:
     name = check.form.columns["arrival"]
-    if is_clock:
-        clocks = check.table.clocks(name)
+    if zoned is not None:
+        clocks = check.table.clocks(name, zoned=zoned)
         check.refuse(clocks == BAD, "arrival must be a date and time like 2023-11-16 18:17:03.9799600, with a zone in all rows or in "
                                     "none{got}", "arrival")
         return clocks

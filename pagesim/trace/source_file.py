@@ -27,7 +27,7 @@ def sha256(path: Path) -> str:
 
 
 def chunks(path: Path) -> Iterator[bytes]:
-    """The file's text in pieces of whole lines, each ending in a newline, CRLF made LF, a byte order mark left out.
+    """The file's text in pieces of whole lines, each ending in a newline, CRLF and CR made LF, a byte order mark left out.
 
     A quoted field that spans lines is never cut.
 
@@ -62,10 +62,14 @@ def _whole_lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
             break
         cut = rest.rfind(b"\n") + 1
         if cut and rest.count(b'"', 0, cut) % 2 == 0:
-            yield rest[:cut].replace(b"\r\n", b"\n")
+            yield _unix(rest[:cut])
             rest = rest[cut:]
     if rest:
-        yield (rest + b"\n").replace(b"\r\n", b"\n")
+        yield _unix(rest + b"\n")
+
+
+def _unix(text: bytes) -> bytes:
+    return text.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in text else text
 
 
 def _refuse_other_content(head: bytes, path: Path) -> None:

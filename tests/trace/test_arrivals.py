@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from trace_files import write
+
+from pagesim.errors import InputError, TraceError
+from pagesim.trace import Trace, read_trace
+from pagesim.trace.arrivals import with_arrivals
+
+ONES = np.ones(20_000, dtype=np.int32)
+LENGTHS = Trace(None, ONES, ONES)
+
+
+def test_speedup_2_is_twice_the_rate_and_halves_the_intervals(tmp_path):
+    trace = read_trace(write(tmp_path, "arrival_s,prompt_tokens,output_tokens\n100,1,2\n110,1,2\n130,1,2\n"))
+    assert with_arrivals(trace, "trace", speedup=2).arrival_s.tolist() == [0, 5, 15]
+    assert with_arrivals(trace, "trace").arrival_s.tolist() == [0, 10, 30]
+
+
+@pytest.mark.parametrize(("kind", "cv", "expected"), [("poisson", None, 1), ("gamma", 3, 3), ("gamma", 0.5, 0.5), ("gamma", 1, 1)])
+def test_drawn_arrivals_start_at_0_and_have_the_rate_and_the_spread_asked_for(kind, cv, expected):
+    arrival_s = with_arrivals(LENGTHS, kind, rate=4, cv=cv).arrival_s
+    intervals_s = np.diff(arrival_s)
+    assert arrival_s[0] == 0 and (intervals_s >= 0).all()
+    assert 1 / intervals_s.mean() == pytest.approx(4, rel=0.1)
+    assert intervals_s.std() / intervals_s.mean() == pytest.approx(expected, rel=0.1)
+
+
+@given(st.integers(0, 1000), st.integers(0, 1000))
+def test_the_seed_alone_decides_what_is_drawn(seed, other):
+    few = Trace(None, ONES[:9], ONES[:9])
+    draw = lambda seed: with_arrivals(few, "poisson", rate=2, seed=seed).arrival_s.tolist()  # noqa: E731
+    assert draw(seed) == draw(seed)
+    assert (draw(seed) == draw(other)) == (seed == other)
+
+
+@pytest.mark.parametrize("kind", ["saturate", "closed"])
+def test_all_requests_are_there_at_0(kind):
+    assert not with_arrivals(LENGTHS, kind).arrival_s.any()
+
+
+def test_one_request_arrives_at_0():
+    assert with_arrivals(Trace(None, ONES[:1], ONES[:1]), "poisson", rate=1).arrival_s.tolist() == [0]
+
+
+def test_lengths_only_are_refused_with_a_hint_where_no_process_is_drawn(tmp_path):
+    path = write(tmp_path, "prompt_tokens,output_tokens\n1,2\n")
+    with pytest.raises(TraceError) as raised:
+        with_arrivals(read_trace(path), "trace")
+    assert str(raised.value) == (f"{path}: the file has lengths only and no arrival times; draw them: arrivals poisson with a rate (requests/s) and "
+                                 "a seed, or use saturate or closed")
+    assert with_arrivals(read_trace(path), "poisson", rate=2, seed=1).arrival_s.tolist() == [0]
+
+
+@pytest.mark.parametrize(("kind", "options", "message"), [
+    ("uniform", {}, "arrivals must be one of trace, poisson, gamma, closed, saturate, got 'uniform'"),
+    ("poisson", {}, "these arrivals need a rate"), ("gamma", {"rate": 1}, "these arrivals need a cv"),
+    ("poisson", {"rate": 0}, "rate must be finite and above 0, got 0"), ("poisson", {"rate": float("nan")}, "got nan"),
+    ("gamma", {"rate": 1, "cv": -1}, "cv must be finite and above 0, got -1"),
+    ("trace", {"rate": 2}, "rate is of arrivals poisson and gamma, not of trace; remove it or change the kind"),
+    ("poisson", {"rate": 2, "cv": 2}, "cv is of arrivals gamma, not of poisson"),
+    ("saturate", {"speedup": 2}, "speedup is of arrivals trace, not of saturate")])
+def test_what_makes_no_arrivals_is_refused(kind, options, message):
+    with pytest.raises(InputError) as raised:
+        with_arrivals(LENGTHS, kind, **options)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("speedup", [0, -1, float("inf")])
+def test_speedup_is_above_0(speedup):
+    with pytest.raises(InputError, match="speedup must be finite and above 0"):
+        with_arrivals(with_arrivals(LENGTHS, "saturate"), "trace", speedup=speedup)
