@@ -10,6 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
+from pagesim.errors import InputError
 from pagesim.kernels.attend import INTERPRET, attend, normalise, open_tiles, round_to
 from pagesim.kernels.split import CUT_INTS, ITEM_INTS, Split
 from pagesim.kernels.validate import check_decode, check_options
@@ -41,7 +42,7 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
         k_cache, v_cache: the pool in ``layout``, of q's dtype or fp8 e4m3, of equal shape and strides.
         block_table: int32 (num_seqs, max_blocks), rows contiguous.
         lengths: int32 (num_seqs,), visible tokens, the queries' own included; may be 0.
-        plan: items that cover each sequence; made from lengths not larger than ``lengths``.
+        plan: items that cover each sequence; those of a plan made for longer sequences do nothing beyond the length.
         window: a query sees its own token and this many before it.
         softcap: scores become ``softcap · tanh(score / softcap)``.
         k_scale, v_scale: a cached value times its scale is the value meant.
@@ -59,7 +60,8 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
     out = torch.empty_like(q) if out is None else out
     if workspace is None:
         workspace = make_workspace(plan.num_parts, q_len, num_q_heads, head_dim, q.device)
-    assert workspace.out.shape[0] >= plan.num_parts and workspace.out.shape[1:] == q.shape[1:]
+    if workspace.out.shape[0] < plan.num_parts or workspace.out.shape[1:] != q.shape[1:]:
+        raise InputError(f"the workspace must hold {plan.num_parts} parts of {tuple(q.shape[1:])}, got {tuple(workspace.out.shape)}")
     group = num_q_heads // pool.num_kv_heads
     rows = min(MAX_ROWS, max(16, triton.next_power_of_2(q_len * group)))  # 16: the least side of a tensor-core product
     row_tiles = triton.cdiv(q_len * group, rows)

@@ -1,0 +1,212 @@
+"""The general decode kernel against the definition.  Numbers of bugs are those of public paged kernels that the case shows."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the kernels need torch")
+pytest.importorskip("triton", reason="the kernels need triton")
+
+from pairwise import pairwise
+
+from pagesim.errors import InputError
+from pagesim.kernels.cases import Case, make_case
+from pagesim.kernels.check import compare
+from pagesim.kernels.decode import Workspace, decode, make_workspace
+from pagesim.kernels.split import Split, split
+
+FP16, BF16, FP32, FP8 = torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn
+
+
+def run(case: Case, *, item: int = 64, plan: Split | None = None, **options) -> torch.Tensor:
+    plan = plan or split(case.lengths, item, device=case.q.device, q_len=case.q.shape[1], window=case.options["window"])
+    return decode(case.q, case.k_cache, case.v_cache, case.block_table, case.lengths_tensor(), plan,
+                  out=options.pop("out", case.poisoned_out()), **case.options, **options)
+
+
+def assert_right(out: torch.Tensor, case: Case) -> None:
+    verdict = compare(out, case.expected())
+    assert verdict.passed, verdict
+
+
+def ragged(block_size: int) -> list[int]:
+    return [0, 1, block_size - 1, block_size, block_size + 1, 3 * block_size + 75]
+
+
+MATRIX = pairwise({
+    "dtypes": [(FP16, FP16), (BF16, BF16), (FP32, FP32), (FP16, FP8), (BF16, FP8)],
+    "block_size": [1, 3, 8, 16, 24, 64, 192, 256],
+    "group": [1, 3, 4, 5, 8, 24],
+    "num_kv_heads": [1, 2],
+    "head_dim": [64, 80, 96, 128, 192, 256],
+    "q_len": [1, 1, 4],
+    "layout": ["NHD", "HND"],
+    "window": [None, None, 0, 40],
+    "softcap": [None, None, 5.0],
+    "item": [64, 100, 4096],
+})
+
+
+@pytest.mark.parametrize("row", MATRIX, ids=lambda row: "-".join(str(v).replace("torch.", "").replace(" ", "") for v in row.values()))
+def test_decode_equals_the_definition_and_never_sees_poison(row, device):
+    dtype, cache_dtype = row["dtypes"]
+    case = make_case(ragged(row["block_size"]), num_q_heads=row["group"] * row["num_kv_heads"], num_kv_heads=row["num_kv_heads"],
+                     head_dim=row["head_dim"], q_len=row["q_len"], dtype=dtype, cache_dtype=cache_dtype, block_size=row["block_size"],
+                     layout=row["layout"], window=row["window"], softcap=row["softcap"], device=device,
+                     k_scale=0.5 if cache_dtype == FP8 else 1.0, v_scale=3.0 if cache_dtype == FP8 else 1.0)
+    assert_right(run(case, item=row["item"]), case)
+
+
+def test_the_matrix_has_every_pair():
+    for a, b in (("dtypes", "block_size"), ("group", "head_dim"), ("window", "item")):
+        assert len({(str(row[a]), str(row[b])) for row in MATRIX}) == len({str(row[a]) for row in MATRIX}) * len({str(row[b]) for row in MATRIX})
+
+
+@pytest.mark.parametrize("group", [5, 7, 17, 24, 71])
+def test_groups_that_are_no_power_of_two_stay_within_their_kv_head(group, device):  # bugs 18, 19
+    case = make_case([30, 9], num_q_heads=2 * group, num_kv_heads=2, head_dim=64, device=device)
+    assert_right(run(case), case)
+
+
+@pytest.mark.parametrize("item", [1, 3, 17, 64, 100, 1000])
+@pytest.mark.parametrize("q_len", [1, 4])
+@pytest.mark.parametrize("window", [None, 7, 100])
+def test_any_number_of_parts_gives_the_same_rows(item, q_len, window, device):  # bugs 17, 32
+    case = make_case([0, 1, 2, 40, 90], num_kv_heads=1, num_q_heads=2, dtype=FP32, q_len=q_len, window=window, block_size=8, device=device)
+    assert_right(run(case, item=item), case)
+
+
+def test_blocks_left_of_the_window_are_not_read_even_by_a_plan_that_covers_them(device):  # bug 10
+    case = make_case([10, 200, 90], window=30, q_len=2, num_q_heads=80, num_kv_heads=2, device=device)
+    assert_right(run(case, plan=split(case.lengths, 64, device=device)), case)
+
+
+def test_parts_beyond_the_length_merge_to_nothing(device):  # bug 14
+    case = make_case([0, 1, 70, 130], dtype=FP32, device=device)
+    plan = split(np.array([300, 300, 300, 300]), 64, device=device)
+    assert_right(run(case, plan=plan), case)
+
+
+def test_logits_far_below_any_sentinel_are_still_weighed(device):  # bug 15
+    case = make_case([40, 3], dtype=FP32, device=device)
+    case.q.mul_(1e4)
+    flipped = replace(case, k_cache=case.k_cache.abs() * -100, q=case.q.abs())
+    scores = torch.einsum("qhd,d->qh", flipped.q[0], flipped.k_cache[flipped.block_table[0, 0], 0, 0])
+    assert scores.max() * 64 ** -0.5 < -1e5
+    assert_right(run(flipped), flipped)
+
+
+def test_softcap_survives_scores_a_thousand_times_the_cap(device):  # bug 16
+    case = make_case([40, 3, 100], dtype=FP32, softcap=0.01, device=device)
+    case.q.mul_(100)
+    assert_right(run(case), case)
+
+
+@pytest.mark.parametrize("tile", [16, 32, 64, 128])
+@pytest.mark.parametrize("block_size", [24, 192, 256])
+def test_blocks_and_tiles_need_not_divide_each_other(block_size, tile, device):  # bugs 20, 21
+    case = make_case([block_size - 1, block_size + 1, 2 * block_size + 130], num_kv_heads=1, num_q_heads=1, block_size=block_size, device=device)
+    assert_right(run(case, item=4096, tile_tokens=tile), case)
+
+
+def test_nothing_is_read_behind_a_table_row(device):  # bugs 11, 12
+    case = make_case([16, 48, 33], device=device)
+    wide = torch.full((3, 7), torch.iinfo(torch.int32).max, dtype=torch.int32, device=device)
+    wide[:, :3] = torch.where(case.block_table == 0, torch.iinfo(torch.int32).max, case.block_table)
+    assert_right(run(replace(case, block_table=wide[:, :3])), case)
+
+
+def test_padded_items_and_a_poisoned_workspace_change_nothing(device):  # bug 25
+    case = make_case([0, 1, 70, 130], device=device)
+    plan = split(case.lengths, 64, device=device, pad_items=20, pad_cuts=9)
+    workspace = make_workspace(plan.num_parts + 3, 1, 4, 64, case.q.device)
+    workspace.out.fill_(float("nan"))
+    workspace.log_sum.fill_(float("nan"))
+    assert torch.equal(run(case, plan=plan, workspace=workspace), run(case))
+
+
+def test_one_workspace_serves_two_batches_one_after_the_other(device):  # bug 27
+    workspace = make_workspace(50, 1, 4, 64, device)
+    for lengths in ([200, 30], [10, 500, 77], [200, 30]):
+        case = make_case(lengths, device=device)
+        assert_right(run(case, workspace=workspace), case)
+
+
+def test_a_workspace_that_is_too_small_is_refused(device):  # bug 28
+    case = make_case([200, 30], device=device)
+    with pytest.raises(InputError, match=r"the workspace must hold 4 parts of \(1, 4, 64\)"):
+        run(case, workspace=make_workspace(3, 1, 4, 64, device))
+
+
+def test_a_row_is_the_same_to_the_last_bit_alone_and_in_a_batch(device):  # bug 30
+    case = make_case([150, 77, 300], device=device)
+    together = run(case)
+    for seq in range(3):
+        alone = replace(case, q=case.q[seq:seq + 1], block_table=case.block_table[seq:seq + 1], lengths=case.lengths[seq:seq + 1])
+        assert torch.equal(run(alone)[0], together[seq])
+
+
+def test_shared_blocks_are_read_by_both_sequences(device):
+    case = make_case([48, 40], num_q_heads=2, num_kv_heads=1, device=device)
+    case.block_table[1, :2] = case.block_table[0, :2]
+    assert_right(run(case), case)
+
+
+def test_interleaved_strided_pools_are_read_in_place(device):  # bugs 2, 6
+    case = make_case([50, 17], num_q_heads=4, num_kv_heads=2, device=device)
+    blocks, size, heads, dim = case.k_cache.shape
+    pool = torch.full((blocks, 3, size, 2, heads + 1, dim), float("nan"), dtype=FP16, device=device)
+    k_cache, v_cache = pool[:, 1, :, 0, :heads], pool[:, 1, :, 1, :heads]
+    k_cache.copy_(case.k_cache)
+    v_cache.copy_(case.v_cache)
+    assert torch.equal(run(replace(case, k_cache=k_cache, v_cache=v_cache)), run(case))
+
+
+def address_space(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> torch.Tensor:
+    """Memory that is not touched and so takes no room on the CPU; a small machine may refuse it still."""
+    try:
+        return torch.empty(shape, dtype=dtype, device=device)
+    except RuntimeError as error:
+        pytest.skip(f"no address space for {shape} of {dtype}: {error}")
+
+
+def far_pool(case: Case, far: int, num_blocks: int, block_stride: int, device: str) -> Case:
+    """The same case with its blocks at the end of a pool that is mostly address space; block b becomes ``far + b``."""
+    span = (num_blocks - 1) * block_stride + case.k_cache[0].numel()
+    pools = []
+    for cache in (case.k_cache, case.v_cache):
+        memory = address_space((span,), cache.dtype, device)
+        pool = memory.as_strided((num_blocks, *cache.shape[1:]), (block_stride, *cache.stride()[1:]))
+        pool[far:far + len(cache)] = cache
+        pools.append(pool)
+    return replace(case, k_cache=pools[0], v_cache=pools[1], block_table=case.block_table + far)
+
+
+@pytest.mark.parametrize(("block_size", "far", "block_stride"), [
+    (1, 70_000, 64),             # bug 4: ids above 65,535
+    (1, 8_500_000, 64),          # bug 5: more blocks than fit into 23 bits
+    (16, 2_000_000, 1100),       # bugs 1, 2: id · stride past 2^31
+    (16, 2_067, 16 * 64 * 65 * 16),  # bug 6: packed layers, a stride of a million elements, past 2^31 at id 2,066
+    (16, 4_000_000, 1100),       # bug 3: past 2^32
+])
+def test_addresses_are_64_bit(block_size, far, block_stride, device):
+    case = make_case([40, 17], num_q_heads=1, num_kv_heads=1, block_size=block_size, dtype=FP16, cache_dtype=FP8, device=device)
+    moved = far_pool(case, far, far + len(case.k_cache), block_stride, device)
+    assert torch.equal(run(moved), run(case))
+
+
+def test_offsets_of_partial_results_are_64_bit(device):  # bug 31
+    case = make_case([130], num_q_heads=64, num_kv_heads=1, head_dim=256, device=device)
+    plan = split(case.lengths, 64, device=device)
+    far = 2 ** 31 // (64 * 256)
+    plan.items[:, 3] += far
+    plan.cuts[:, 1:3] += far
+    shape = (far + plan.num_parts, 1, 64)
+    workspace = Workspace(address_space((*shape, 256), FP32, device), address_space(shape, FP32, device))
+    assert workspace.out.numel() > 2 ** 31
+    assert_right(run(case, plan=plan, workspace=workspace), case)
+
+
+def test_an_empty_batch_gives_an_empty_output(device):
+    assert run(make_case([], device=device)).shape == (0, 1, 4, 64)
