@@ -7,6 +7,7 @@ import typer
 
 from pagesim import __version__
 from pagesim.cli import config, trace
+from pagesim.cli.bench_kernel import bench_kernel
 from pagesim.cli.compare import compare
 from pagesim.cli.simulate import simulate
 from pagesim.cli.size import size
@@ -16,6 +17,7 @@ app = typer.Typer(name="pagesim", no_args_is_help=True, pretty_exceptions_enable
                   help="Where every slot of KV-cache memory goes, under contiguous and under paged allocation.")
 app.command()(simulate)
 app.command()(compare)
+app.command()(bench_kernel)
 app.add_typer(trace.app)
 app.command()(size)
 app.add_typer(config.app)

@@ -1,0 +1,216 @@
+"""The kernels that can be measured, each made ready for one batch: ours, and what one would use instead.
+
+``PREPARE[name](batch)`` returns one call for each of the batch's tables; a call writes ``batch.out``.  Where a kernel does
+not take the batch, or its package is missing, it raises ``NotHere`` with the reason.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from pagesim.kernels.dispatch import paged_decode, plan_decode
+from pagesim.kernels.workloads import Workload
+
+Call = Callable[[], None]
+FLASHINFER_WORKSPACE_BYTES = 256 * 2**20
+
+
+class NotHere(Exception):
+    """A kernel that cannot run here, and why."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A workload on the GPU.
+
+    Attributes:
+        tables: int32 (num_seqs, max_blocks) each; ``table_kind`` says how they lie.
+        lengths: int32 (num_seqs,).
+        q, out: (num_seqs, q_len, num_q_heads, head_dim).
+    """
+
+    workload: Workload
+    k_cache: torch.Tensor
+    v_cache: torch.Tensor
+    tables: list[torch.Tensor]
+    table_kind: str
+    layout: str
+    block_size: int
+    lengths: torch.Tensor
+    q: torch.Tensor
+    out: torch.Tensor
+
+
+def ours(batch: Batch, kernel: str | None = None) -> list[Call]:
+    """The kernel that the rule chooses."""
+    plan = plan_decode(batch.q, batch.k_cache, batch.workload.lengths, layout=batch.layout, kernel=kernel)
+    return [lambda table=table: paged_decode(batch.q, batch.k_cache, batch.v_cache, table, batch.lengths, plan, layout=batch.layout,
+                                             out=batch.out) for table in batch.tables]
+
+
+def general(batch: Batch) -> list[Call]:
+    return ours(batch, "general")
+
+
+def gather_then_sdpa(batch: Batch) -> list[Call]:
+    """Copy every sequence into a contiguous, padded cache, then torch's attention with a mask."""
+    if batch.workload.q_len != 1:
+        raise NotHere("one query token only")
+    width = batch.tables[0].shape[1] * batch.block_size
+    uniform = bool((batch.workload.lengths == width).all())
+    mask = None if uniform else (torch.arange(width, device=batch.q.device)[None, :] < batch.lengths[:, None])[:, None, None, :]
+    q = batch.q.transpose(1, 2)
+
+    def call(table: torch.Tensor) -> None:
+        k, v = (_in_order(cache[table.flatten()], batch) for cache in (batch.k_cache, batch.v_cache))
+        batch.out.copy_(F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True).transpose(1, 2))
+
+    return [lambda table=table: call(table) for table in batch.tables]
+
+
+def _in_order(blocks: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """Gathered blocks as (num_seqs, num_kv_heads, tokens, head_dim)."""
+    if batch.layout == "NHD":
+        return blocks.view(len(batch.q), -1, *blocks.shape[2:]).transpose(1, 2)
+    return blocks.view(len(batch.q), -1, *blocks.shape[1:]).transpose(1, 2).flatten(2, 3)
+
+
+def sdpa(batch: Batch, backend: SDPBackend = SDPBackend.CUDNN_ATTENTION) -> list[Call]:
+    """Torch's attention on a contiguous cache, without any table: what paging is held against."""
+    q = batch.q.transpose(1, 2)
+
+    def call(k: torch.Tensor, v: torch.Tensor) -> None:
+        with sdpa_kernel(backend):
+            batch.out.copy_(F.scaled_dot_product_attention(q, k, v, enable_gqa=True).transpose(1, 2))
+
+    return [lambda k=k, v=v: call(k, v) for k, v in _contiguous(batch)]
+
+
+def sdpa_flash(batch: Batch) -> list[Call]:
+    return sdpa(batch, SDPBackend.FLASH_ATTENTION)
+
+
+def flex(batch: Batch) -> list[Call]:
+    """Compiled flex_attention on a contiguous cache."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    compiled = torch.compile(flex_attention)
+    q = batch.q.transpose(1, 2).contiguous()
+    pairs = _contiguous(batch)
+
+    def call(k: torch.Tensor, v: torch.Tensor) -> None:
+        batch.out.copy_(compiled(q, k, v, enable_gqa=True).transpose(1, 2))
+
+    return [lambda k=k, v=v: call(k, v) for k, v in pairs]
+
+
+def _contiguous(batch: Batch) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """K and V of each table as (num_seqs, num_kv_heads, tokens, head_dim), views of a pool whose tables are contiguous."""
+    lengths, size = batch.workload.lengths, batch.block_size
+    if batch.table_kind != "contiguous" or batch.layout != "NHD":
+        raise NotHere("contiguous NHD tables only")
+    if (lengths != lengths[0]).any() or lengths[0] % size or batch.workload.q_len != 1:
+        raise NotHere("sequences of one length, in whole blocks, with one query token only")
+    blocks = len(lengths) * int(lengths[0]) // size
+
+    def view(cache: torch.Tensor, copy: int) -> torch.Tensor:
+        part = cache[copy * blocks:(copy + 1) * blocks]
+        return part.view(len(lengths), -1, *cache.shape[2:]).transpose(1, 2)
+
+    return [(view(batch.k_cache, i), view(batch.v_cache, i)) for i in range(len(batch.tables))]
+
+
+def _csr(batch: Batch, table: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """FlashInfer's form of a table: offsets, ids, tokens of each last block."""
+    counts = -(-batch.workload.lengths // batch.block_size)
+    used = torch.arange(table.shape[1], device=table.device)[None, :] < torch.from_numpy(counts).to(table.device)[:, None]
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    last = (batch.workload.lengths - 1) % batch.block_size + 1
+    device = table.device
+    return torch.from_numpy(offsets).to(device), table[used], torch.from_numpy(last.astype(np.int32)).to(device)
+
+
+def flashinfer(batch: Batch) -> list[Call]:
+    """FlashInfer's decode on tensor cores."""
+    if batch.workload.q_len != 1 or (batch.workload.lengths < 1).any():
+        raise NotHere("one query token and no empty sequence")
+    try:
+        import flashinfer as package
+    except ImportError:
+        raise NotHere("flashinfer is not installed: pip install flashinfer-python") from None
+    shared = torch.empty(FLASHINFER_WORKSPACE_BYTES, dtype=torch.uint8, device=batch.q.device)
+    w, q, out = batch.workload, batch.q.squeeze(1), batch.out.squeeze(1)
+    calls = []
+    for table in batch.tables:
+        wrapper = package.BatchDecodeWithPagedKVCacheWrapper(shared, batch.layout, use_tensor_cores=True)
+        wrapper.plan(*_csr(batch, table), w.num_q_heads, w.num_kv_heads, w.head_dim, batch.block_size, q_data_type=batch.q.dtype,
+                     kv_data_type=batch.k_cache.dtype)
+        calls.append(lambda wrapper=wrapper: wrapper.run(q, (batch.k_cache, batch.v_cache), out=out))
+    return calls
+
+
+def flashinfer_batch(batch: Batch) -> list[Call]:
+    """FlashInfer's persistent BatchAttention."""
+    if (batch.workload.lengths < 1).any():
+        raise NotHere("no empty sequence")
+    try:
+        import flashinfer as package
+    except ImportError:
+        raise NotHere("flashinfer is not installed: pip install flashinfer-python") from None
+    w = batch.workload
+    q, out = batch.q.flatten(0, 1), batch.out.flatten(0, 1)
+    lse = torch.empty(q.shape[:2], dtype=torch.float32, device=q.device)
+    starts = torch.arange(len(w.lengths) + 1, dtype=torch.int32, device=q.device) * w.q_len
+    calls = []
+    for table in batch.tables:
+        wrapper = package.BatchAttention(kv_layout=batch.layout)
+        offsets, ids, _ = _csr(batch, table)
+        wrapper.plan(starts, offsets, ids, batch.lengths, w.num_q_heads, w.num_kv_heads, w.head_dim, w.head_dim, batch.block_size,
+                     causal=True, q_data_type=batch.q.dtype, kv_data_type=batch.k_cache.dtype)
+        calls.append(lambda wrapper=wrapper: wrapper.run(q, (batch.k_cache, batch.v_cache), out=out, lse=lse))
+    return calls
+
+
+def flash_attention(batch: Batch) -> list[Call]:
+    """FlashAttention 3 where its package is installed, else 2, which needs blocks of a multiple of 256."""
+    if batch.layout != "NHD":
+        raise NotHere("NHD only")
+    try:
+        from flash_attn_interface import flash_attn_with_kvcache
+        options = {"page_table": None}
+    except ImportError:
+        try:
+            from flash_attn import flash_attn_with_kvcache
+        except ImportError:
+            raise NotHere("flash_attn is not installed: pip install flash-attn") from None
+        if batch.block_size % 256:
+            raise NotHere("FlashAttention 2 pages hold a multiple of 256 tokens") from None
+        options = {"block_table": None}
+    name = next(iter(options))
+
+    def call(table: torch.Tensor) -> None:
+        batch.out.copy_(flash_attn_with_kvcache(batch.q, batch.k_cache, batch.v_cache, cache_seqlens=batch.lengths, causal=True, **{name: table}))
+
+    return [lambda table=table: call(table) for table in batch.tables]
+
+
+def cudnn(batch: Batch) -> list[Call]:
+    """cuDNN's paged attention through its frontend."""
+    if batch.workload.q_len != 1:
+        raise NotHere("one query token only")
+    try:
+        import cudnn as package
+    except ImportError:
+        raise NotHere("cudnn is not installed: pip install nvidia-cudnn-frontend") from None
+    from pagesim.kernels.peer_cudnn import prepare
+    return prepare(package, batch)
+
+
+PREPARE: dict[str, Callable[[Batch], list[Call]]] = {
+    "ours": ours, "general": general, "gather+sdpa": gather_then_sdpa, "sdpa": sdpa, "sdpa-flash": sdpa_flash, "flex": flex,
+    "flashinfer": flashinfer, "flashinfer-batch": flashinfer_batch, "flash-attention": flash_attention, "cudnn": cudnn,
+}
