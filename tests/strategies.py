@@ -28,13 +28,13 @@ class Setup:
         return run_class(self.trace, self.allocator, self.capacity_slots, self.max_model_len, self.scheduling,
                          self.durations, closed_users=self.closed_users, until_s=self.until_s, warmup_s=self.warmup_s)
 
-    def __repr__(self) -> str:
-        """What can be pasted into a test."""
+    def _repr_pretty_(self, printer, cycle) -> None:
+        """How hypothesis shows a failing run: as what can be pasted into a test."""
         columns = {name: getattr(self.trace, name) for name in
                    ("arrival_s", "prompt_tokens", "output_tokens", "max_tokens", "num_samples")}
         trace = ", ".join(f"{name}={column.tolist()}" for name, column in columns.items() if column is not None)
         rest = {name: value for name, value in vars(self).items() if name != "trace"}
-        return f"setup({trace}, {', '.join(f'{name}={value!r}' for name, value in rest.items())})"
+        printer.text(f"setup({trace}, {', '.join(f'{name}={value!r}' for name, value in rest.items())})")
 
 
 def setup(prompt_tokens, output_tokens, arrival_s=None, max_tokens=None, num_samples=None, **rest) -> Setup:
@@ -56,7 +56,7 @@ def setups(draw, allocators=None) -> Setup:
         return draw(st.lists(st.integers(least, most), min_size=num_requests, max_size=num_requests))
 
     prompts, outputs = column(1, longest), column(1, longest)
-    allocator = draw(allocators or st.one_of(paged(), contiguous()))
+    allocator = draw(st.one_of(paged(), contiguous()) if allocators is None else allocators)
     largest = max(p + o for p, o in zip(prompts, outputs))
     max_model_len = draw(st.integers(2, largest) if one_in(draw, 8) else st.integers(largest, largest + 6))
     scheduling = draw(schedulings(max_model_len))

@@ -4,9 +4,9 @@ import pytest
 from comparison import assert_engine_equals_oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import contiguous, paged, setups
 
 from pagesim.allocators.spec import PLACEMENTS, Contiguous, Paged
-from strategies import contiguous, paged, setups
 
 
 @settings(max_examples=1500)

@@ -71,17 +71,16 @@ class OracleRun:
 
     def advance(self) -> bool:
         """One step, with what arrives before it.  False when the run is over."""
-        if not self.running and not self.queue:
+        num_rejected = self.arrive()
+        while not self.running and not self.queue:      # no step follows those that were rejected: the clock jumps
+            self.arrivals.request_left(num_rejected, self.now_s)
             next_s = self.arrivals.next_s()
-            if next_s is None:
+            if next_s is None or (self.until_s is not None and next_s >= self.until_s):
                 return False
             self.now_s = max(self.now_s, next_s)
+            num_rejected = self.arrive()
         if self.until_s is not None and self.now_s >= self.until_s:
             return False
-        num_rejected = self.arrive()
-        if not self.running and not self.queue:      # all that arrived were rejected, and no step follows
-            self.arrivals.request_left(num_rejected, self.now_s)
-            return True
         if self.steps and self.warm and self.now_s > self.end_s:
             gap = Instant.of(self.memory, [], [], self.scheduling, self.max_model_len)
             self.sums.time_passes(gap, self.now_s - self.end_s, 0, 0)

@@ -3,10 +3,10 @@
 import math
 
 from hypothesis import given, settings
+from strategies import setups
 
 from oracle.run import OracleRun
 from pagesim.engine.result import STATUSES
-from strategies import setups
 
 settings.register_profile("laws", settings(), max_examples=300)
 laws = settings(settings.get_profile("laws"))
