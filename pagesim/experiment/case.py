@@ -1,5 +1,6 @@
 """One case from its trace to its figures, in the process that calls."""
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -65,13 +66,14 @@ def attempt(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
 
 
 def read_requests(options: "TraceOptions") -> Trace:
-    """The trace with the arrivals that a case asks for."""
-    return with_arrivals(_read(options.path, options.limit, options.strict), options.kind, rate=options.rate, cv=options.cv,
+    """The trace with the arrivals that a case asks for; the file is read once for the cases that share it."""
+    changed = os.stat(options.path).st_mtime_ns if os.path.exists(options.path) else None
+    return with_arrivals(_read(options.path, options.limit, options.strict, changed), options.kind, rate=options.rate, cv=options.cv,
                          speedup=options.speedup, seed=options.seed)
 
 
-@lru_cache(maxsize=4)
-def _read(path: Path, limit: int | None, strict: bool) -> Trace:
+@lru_cache(maxsize=2)
+def _read(path: str, limit: int | None, strict: bool, changed: int | None) -> Trace:
     return read_trace(path, limit=limit, strict=strict)
 
 

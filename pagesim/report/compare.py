@@ -119,18 +119,17 @@ def read_timeline(path: Path) -> Gauges:
 
 
 def _with_gaps(start_s: np.ndarray, end_s: np.ndarray, rows: Gauges) -> Gauges:
-    """Between the rows nothing runs and nothing waits: an empty moment at each end that no row continues."""
-    gap = np.append(start_s[1:] > end_s[:-1] * (1 + 1e-12), True)[:len(start_s)]
-    where = np.flatnonzero(gap) + 1
-    zeros = np.zeros(len(where))
-    return Gauges(np.insert(rows.time_s, where, end_s[gap]), *(np.insert(getattr(rows, name), where, zeros) for name in QUANTITIES))
+    """Nothing runs and nothing waits before the first row, and from the end of each that no other continues."""
+    last_of_burst = np.append(start_s[1:] > end_s[:-1] * (1 + 1e-12), True)[:len(start_s)]
+    where = np.concatenate(([0], np.flatnonzero(last_of_burst) + 1))
+    since_s = np.concatenate(([-np.inf], end_s[last_of_burst]))
+    return Gauges(np.insert(rows.time_s, where, since_s), *(np.insert(getattr(rows, name), where, 0.0) for name in QUANTITIES))
 
 
 def at_moments(gauges: Gauges, time_s: np.ndarray) -> Gauges:
-    """A run's state at the given moments; before its first step and after its last there is nothing."""
+    """A run's state at the given moments."""
     index = np.searchsorted(gauges.time_s, time_s, side="right") - 1
-    seen = index >= 0
-    return Gauges(time_s, *(np.where(seen, getattr(gauges, name)[index], 0.0) for name in QUANTITIES))
+    return Gauges(time_s, *(getattr(gauges, name)[index] for name in QUANTITIES))
 
 
 def beside_measured(measured: Gauges, simulated: Gauges) -> dict:

@@ -80,7 +80,7 @@ def _nothing_completed(case: dict) -> str:
     if trace["requests"] == 0:
         return f"{line}: the trace has no request left after {trace['dropped']:,} were dropped"
     if counts["rejected"] < trace["requests"]:
-        return f"{line}: {counts['unfinished']:,} requests were unfinished when the run ended; raise trace.until_s"
+        return f"{line}: {counts['unfinished']:,} unfinished when the run ended; raise trace.until_s"
     return (f"{line}: all {trace['requests']:,} requests were rejected; prompt + output is {trace['smallest_tokens']:,} tokens in the "
             f"smallest and {trace['largest_tokens']:,} in the largest, max_model_len is {case['capacity']['max_model_len']:,} "
             f"and the KV cache holds {case['capacity']['usable_slots']:,}")

@@ -1,0 +1,171 @@
+"""pagesim simulate: what lands on stdout and stderr, in the run folder, and in the exit code."""
+
+import csv
+import io
+import json
+
+import pytest
+import yaml
+from tiny import write_experiment
+
+PAGED = "[{kind: paged, block_size: 16}]"
+CASE_KEYS = {"name", "allocator", "requests", "time", "ledger", "sosp23", "utilization", "internal_fragmentation", "external_fragmentation",
+             "peak", "mean", "preemptions", "recomputed_tokens", "swapped_blocks", "copied_tokens", "throughput", "latency"}
+
+
+def refuse(constant):
+    raise ValueError(f"{constant} is not JSON")
+
+
+def test_a_run_begins_with_its_memory_says_what_became_of_the_rows_and_ends_in_a_table(pagesim, tmp_path):
+    ended = pagesim("simulate", write_experiment(tmp_path))
+    lines = [line for line in ended.out.splitlines() if line]
+    assert ended.code == 0 and ended.err == ""
+    assert lines[0] == "KV cache: 160 tokens, 10 blocks of 16; maximum concurrency at 64 tokens per request: 2.50x"
+    assert lines[1] == "trace: plain, 5 rows read = 0 dropped + 5 kept = 5 completed + 0 rejected + 0 unfinished"
+    assert any(line.startswith(" token use") for line in lines)
+
+
+def test_json_is_one_strict_object_with_the_promised_keys_and_nothing_else(pagesim, tmp_path):
+    ended = pagesim("simulate", write_experiment(tmp_path), "--json")
+    document = json.loads(ended.out, parse_constant=refuse)
+    assert (ended.code, ended.err) == (0, "")
+    assert {"schema_version", "trace", "capacity", "cases"} <= set(document)
+    assert {"format", "read", "dropped", "requests", "sha256"} <= set(document["trace"])
+    assert {"slots", "bytes", "kv_bytes_per_token", "blocks", "max_concurrency"} <= set(document["capacity"])
+    for case in document["cases"]:
+        assert CASE_KEYS <= set(case)
+        assert set(case["ledger"]) == set(case["sosp23"]) == {"run", "busy", "queued", "saturated"}
+        assert set(case["latency"]) == {"queue", "ttft", "tpot", "e2e"}
+    assert ended.out == pagesim("simulate", tmp_path / "config.yaml", "--format", "json").out
+
+
+def test_what_all_cases_share_stands_on_top_and_what_differs_is_null_there(pagesim, tmp_path):
+    config = write_experiment(tmp_path, keys="sweep: {allocators.1.block_size: [16, 32]}")
+    document = json.loads(pagesim("simulate", config, "--json").out)
+    assert document["capacity"]["slots"] == 160 and document["capacity"]["blocks"] is None
+    assert [case["capacity"]["blocks"] for case in document["cases"]] == [None, 10, 5]
+    assert document["trace"] == document["cases"][0]["trace"]
+
+
+def test_quiet_leaves_the_tables_alone(pagesim, tmp_path):
+    config = write_experiment(tmp_path, kv_tokens=48)
+    assert "not even one full-length request" in pagesim("simulate", config).err
+    ended = pagesim("simulate", config, "-q")
+    assert ended.err == "" and "KV cache" not in ended.out and "token use" in ended.out
+
+
+def test_csv_and_markdown_hold_the_same_cases(pagesim, tmp_path):
+    config = write_experiment(tmp_path)
+    rows = list(csv.DictReader(io.StringIO(pagesim("simulate", config, "--format", "csv").out)))
+    assert [row["name"] for row in rows] == ["contiguous max_model_len first_fit", "paged 16"]
+    markdown = pagesim("simulate", config, "--format", "markdown").out
+    assert "|  | contiguous max_model_len first_fit | paged 16 |" in markdown
+    assert f"{100 * float(rows[1]['utilization_share']):.2f} |" in markdown
+
+
+def test_two_forms_at_once_are_refused(pagesim, tmp_path):
+    ended = pagesim("simulate", write_experiment(tmp_path), "--json", "--format", "csv")
+    assert ended.code == 2 and ended.err == "pagesim: --json and --format csv ask for two forms at once; give one of them\n"
+
+
+def test_a_run_in_which_nothing_completed_exits_1_with_complete_output(pagesim, tmp_path):
+    config = write_experiment(tmp_path, max_model_len=4)
+    ended = pagesim("simulate", config, "--json")
+    document = json.loads(ended.out, parse_constant=refuse)
+    assert ended.code == 1 and "all 5 requests were rejected" in ended.err
+    assert [case["requests"]["rejected"] for case in document["cases"]] == [5, 5]
+    assert all(value is None for value in document["cases"][0]["latency"]["e2e"].values())
+    assert "token use" in pagesim("simulate", config).out
+
+
+def test_a_mistake_is_one_message_and_exit_code_2(pagesim, tmp_path):
+    config = write_experiment(tmp_path)
+    config.write_text(config.read_text().replace("block_size", "block_sise"))
+    ended = pagesim("simulate", config)
+    assert ended.code == 2 and ended.out == ""
+    assert ended.err.startswith(f"pagesim: {config}:6:") and "did you mean 'block_size'?" in ended.err
+    assert pagesim("simulate", tmp_path / "absent.yaml").code == 2
+
+
+def test_set_replaces_a_key(pagesim, tmp_path):
+    config = write_experiment(tmp_path, allocators=PAGED)
+    document = json.loads(pagesim("simulate", config, "--json", "--set", "allocators.0.block_size=32", "--set", "trace.limit=2").out)
+    assert document["capacity"]["block_size"] == 32 and document["trace"]["requests"] == 2
+
+
+def test_a_dry_run_lists_the_cases_and_runs_none(pagesim, tmp_path):
+    config = write_experiment(tmp_path, keys="sweep: {allocators.1.block_size: [16, 32]}")
+    ended = pagesim("simulate", config, "--dry-run", "-o", tmp_path / "run")
+    assert ended.out.splitlines() == ["contiguous max_model_len first_fit", "paged 16", "paged 32"]
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_run_folder_of_one_case_holds_all_that_made_it_and_its_config_gives_the_same_figures(pagesim, tmp_path):
+    run = tmp_path / "run"
+    ended = pagesim("simulate", write_experiment(tmp_path, allocators=PAGED), "-o", run)
+    assert ended.code == 0 and ended.err == f"written to {run}/\n"
+    names = {path.name for path in run.iterdir()}
+    assert {"config.yaml", "environment.json", "metrics.json", "requests.csv", "timeline.csv"} < names
+    environment = json.loads((run / "environment.json").read_text())
+    assert {"pagesim", "numpy", "numba", "python"} <= set(environment["versions"]) and environment["seeds"] == [0]
+    assert list(environment["traces"].values()) == [json.loads((run / "metrics.json").read_text())["trace"]["sha256"]]
+    assert len((run / "requests.csv").read_text().splitlines()) == 6
+    again = pagesim("simulate", run / "config.yaml", "--json")
+    assert again.out == (run / "metrics.json").read_text()
+
+
+def test_the_folders_of_several_cases_each_have_a_config_that_runs(pagesim, tmp_path):
+    run = tmp_path / "run"
+    assert pagesim("simulate", write_experiment(tmp_path), "-o", run).code == 0
+    folders = sorted(path.name for path in (run / "cases").iterdir())
+    assert folders == ["contiguous+max_model_len+first_fit", "paged+16"]
+    assert set(yaml.safe_load((run / "config.yaml").read_text())) == {"contiguous max_model_len first_fit", "paged 16"}
+    document = json.loads((run / "metrics.json").read_text())
+    again = json.loads(pagesim("simulate", run / "cases" / "paged+16" / "config.yaml", "--json").out)
+    assert again["cases"] == [document["cases"][1]]
+
+
+def test_metrics_are_byte_identical_from_run_to_run(pagesim, tmp_path):
+    config = write_experiment(tmp_path)
+    for name in ("one", "two"):
+        pagesim("simulate", config, "-o", tmp_path / name, "-q")
+    assert (tmp_path / "one" / "metrics.json").read_bytes() == (tmp_path / "two" / "metrics.json").read_bytes()
+
+
+def test_resume_needs_a_folder(pagesim, tmp_path):
+    ended = pagesim("simulate", write_experiment(tmp_path), "--resume")
+    assert ended.code == 2 and "give it with -o DIR" in ended.err
+
+
+def test_a_run_folder_that_cannot_be_made_is_an_error_with_its_path(pagesim, tmp_path):
+    (tmp_path / "file").write_text("")
+    ended = pagesim("simulate", write_experiment(tmp_path / "x"), "-o", tmp_path / "file" / "run")
+    assert ended.code == 2 and f"{tmp_path}/file/run: cannot write the run folder" in ended.err
+
+
+def test_ctrl_c_shows_what_has_finished_and_exits_130(pagesim, tmp_path, monkeypatch):
+    from pagesim.engine.run import Run
+
+    advance, made = Run.advance, []
+
+    def interrupted_in_the_second(run, max_steps=None):
+        if run not in made:
+            made.append(run)
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        return advance(run, max_steps)
+
+    monkeypatch.setattr(Run, "advance", interrupted_in_the_second)
+    ended = pagesim("simulate", write_experiment(tmp_path), "-o", tmp_path / "run", "--json")
+    document = json.loads(ended.out)
+    assert ended.code == 130 and "interrupted" in ended.err
+    assert [case["name"] for case in document["cases"]] == ["contiguous max_model_len first_fit"]
+    assert document["failed"] == [{"name": "paged 16", "error": "interrupted before it ended"}]
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text()) == document
+
+
+@pytest.mark.parametrize("arguments, text", [(("--version",), "pagesim 0."), (("--help",), "simulate"), (("simulate", "--help"), "--resume")])
+def test_help_and_version_answer(pagesim, arguments, text):
+    ended = pagesim(*arguments)
+    assert ended.code == 0 and text in ended.out

@@ -1,0 +1,113 @@
+"""experiment: cases over processes, failures, resuming, and the Python API."""
+
+import dataclasses
+import json
+import os
+
+import pytest
+from tiny import write_experiment
+
+import pagesim
+from pagesim.config import load
+from pagesim.errors import PagesimError, TraceError
+from pagesim.experiment import run_experiment
+
+SWEEP = "sweep: {allocators.1.block_size: [8, 16, 32]}"
+
+
+def with_trace(case, path):
+    return dataclasses.replace(case, trace=dataclasses.replace(case.trace, path=str(path)))
+
+
+def test_processes_give_the_figures_that_one_process_gives(tmp_path):
+    experiment = load(write_experiment(tmp_path, keys=SWEEP))
+    alone, together = run_experiment(experiment, jobs=1), run_experiment(experiment, jobs=2, keep_results=True)
+    assert together.metrics == alone.metrics
+    assert list(together.results) == [case.name for case in experiment.cases] and alone.results == {}
+
+
+def test_a_case_that_fails_is_recorded_and_the_others_go_on(tmp_path):
+    experiment = load(write_experiment(tmp_path, keys=SWEEP))
+    (tmp_path / "bad.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,x,1\n")
+    cases = (experiment.cases[0], with_trace(experiment.cases[1], tmp_path / "bad.csv"), *experiment.cases[2:])
+    for jobs in (1, 2):
+        ran = run_experiment(dataclasses.replace(experiment, cases=cases), jobs=jobs)
+        assert [case["name"] for case in ran.metrics["cases"]] == [cases[k].name for k in (0, 2, 3)]
+        (failed,) = ran.metrics["failed"]
+        assert failed["name"] == cases[1].name and "bad.csv:2" in failed["error"]
+
+
+def test_an_error_that_all_cases_share_is_raised_as_itself(tmp_path):
+    experiment = load(write_experiment(tmp_path, keys=SWEEP))
+    (tmp_path / "trace.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,x,1\n")
+    with pytest.raises(TraceError, match="trace.csv:2"):
+        run_experiment(experiment)
+
+
+class Deadly:
+    """Ends the process that unpickles it."""
+
+    def __reduce__(self):
+        return os._exit, (7,)
+
+
+def test_a_worker_that_dies_costs_its_own_case_only(tmp_path):
+    experiment = load(write_experiment(tmp_path, keys=SWEEP))
+    deadly = dataclasses.replace(experiment.cases[1], durations=Deadly())
+    cases = (experiment.cases[0], deadly, *experiment.cases[2:])
+    ran = run_experiment(dataclasses.replace(experiment, cases=cases), jobs=2)
+    assert len(ran.metrics["cases"]) == 3
+    assert ran.metrics["failed"] == [{"name": deadly.name, "error": f"{deadly.name}: its process ended with exit code 7; what it wrote "
+                                                                     "above is the reason"}]
+
+
+def test_resume_takes_finished_cases_and_runs_the_rest(tmp_path, monkeypatch):
+    experiment, run = load(write_experiment(tmp_path, keys=SWEEP)), tmp_path / "run"
+    whole = run_experiment(experiment, folder=run).metrics
+    kept, lost = sorted((run / "cases").glob("*/case-*.json"))[:2]
+    lost.unlink()
+    kept.write_text(kept.read_text().replace('"preemptions": 0', '"preemptions": 12345'))    # shows that it is not run again
+    resumed = run_experiment(experiment, folder=run, resume=True).metrics
+    assert sum(case["preemptions"] == 12345 for case in resumed["cases"]) == 1
+    assert [case["name"] for case in resumed["cases"]] == [case["name"] for case in whole["cases"]]
+    assert run_experiment(experiment, folder=run).metrics == whole    # without resume everything runs
+
+
+def test_resume_does_not_take_another_experiments_result(tmp_path):
+    config, run = write_experiment(tmp_path), tmp_path / "run"
+    run_experiment(load(config), folder=run)
+    assert run_experiment(load(config, ("seed=1",)), folder=run, resume=True).metrics["cases"]
+    longer = load(config, ("durations.step_s=0.5",))
+    assert run_experiment(longer, folder=run, resume=True).metrics == run_experiment(longer).metrics
+    write_experiment(tmp_path, rows=((0.0, 9, 9),))    # the same config, another trace
+    assert run_experiment(load(config), folder=run, resume=True).metrics["trace"]["requests"] == 1
+
+
+def test_progress_ends_with_every_case(tmp_path):
+    experiment, seen = load(write_experiment(tmp_path, keys=SWEEP)), []
+    for jobs in (1, 2):
+        seen.clear()
+        run_experiment(experiment, jobs=jobs, on_progress=seen.append)
+        assert {progress.case for progress in seen if progress.ended} == {0, 1, 2, 3}
+
+
+def test_the_api_takes_a_path_an_experiment_or_a_case_and_returns_figures_and_results(tmp_path):
+    config = write_experiment(tmp_path)
+    experiment = load(config)
+    by_path, by_experiment = pagesim.simulate(config), pagesim.simulate(experiment)
+    one = pagesim.simulate(experiment.cases[1])
+    assert by_path.metrics == by_experiment.metrics and one.metrics["cases"] == by_path.metrics["cases"][1:]
+    assert by_path.results["paged 16"].requests.finish_s.shape == (5,)
+    assert pagesim.simulate(config, ("trace.limit=2",), folder=tmp_path / "run").metrics["trace"]["requests"] == 2
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["trace"]["requests"] == 2
+
+
+def test_lost_rows_are_an_error(tmp_path):
+    from pagesim.experiment.document import trace_facts
+    from pagesim.trace import read_trace
+
+    write_experiment(tmp_path)
+    trace = read_trace(tmp_path / "trace.csv")
+    lost = dataclasses.replace(trace, source=dataclasses.replace(trace.source, read=6))
+    with pytest.raises(PagesimError, match="rows were lost: 6 read, but 0 dropped . 5 kept"):
+        trace_facts(lost)

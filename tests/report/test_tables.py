@@ -1,0 +1,72 @@
+"""report/tables.py and figures.py: what the tables say, and that nothing in them is cut."""
+
+import io
+
+import pytest
+from rich.console import Console
+from tiny import write_experiment
+
+from pagesim import simulate
+from pagesim.report.figures import number
+from pagesim.report.tables import markdown, rich_table, row_by_row, sheets
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory):
+    return simulate(write_experiment(tmp_path_factory.mktemp("tables"))).metrics
+
+
+def test_few_cases_stand_side_by_side_and_many_have_a_row_each(document):
+    (one,) = sheets(document)
+    assert one.columns == ("", *(case["name"] for case in document["cases"]))
+    many = sheets({"cases": document["cases"] * 3})
+    assert len(many) > 1 and all(len(sheet.rows) == 6 for sheet in many)
+
+
+def test_token_use_and_block_use_are_two_numbers_and_both_conventions_are_shown(document):
+    names = [row[0] for row in sheets(document)[0].rows]
+    for name in ("token use", "block use", "reserved", "overreserved", "rounding", "stranded", "idle", "running, mean", "running, peak",
+                 "waiting, mean", "preemptions", "requests/s", "ttft p50", "As SOSP'23 Figure 2, %", "As a textbook, %"):
+        assert name in names
+    (token_use,) = [row for row in sheets(document)[0].rows if row[0] == "token use"]
+    assert token_use[1:] == tuple(f"{100 * case['utilization']:.2f}" for case in document["cases"])
+
+
+def test_the_paper_counts_rounding_as_external_where_the_textbook_counts_it_as_internal(tmp_path):
+    config = write_experiment(tmp_path, allocators="[{kind: contiguous, reserve: exact, placement: buddy}]")
+    case = simulate(config).metrics["cases"][0]
+    assert case["ledger"]["busy"]["rounding"] > 0 and case["ledger"]["saturated"] is None
+    rows = {sheet.title: dict(zip(sheet.columns, sheet.rows[0])) for sheet in row_by_row([case])}
+    assert rows["As SOSP'23 Figure 2, %"]["internal"] == "0.00" and rows["As SOSP'23 Figure 2, %"]["window"] == "busy"
+    assert float(rows["As a textbook, %"]["internal"]) > 0
+
+
+def test_external_fragmentation_is_left_out_where_every_case_is_paged(document):
+    paged = [case for case in document["cases"] if case["allocator"]["kind"] == "paged"]
+    assert not any("External" in row[0] for row in sheets({"cases": paged})[0].rows)
+    assert any("External" in row[0] for row in sheets(document)[0].rows)
+
+
+def test_what_does_not_exist_is_a_dash(tmp_path):
+    config = write_experiment(tmp_path, max_model_len=4)    # every request is longer
+    rows = {row[0]: row[1:] for row in sheets(simulate(config).metrics)[0].rows}
+    assert rows["token use"] == rows["ttft p50"] == ("–", "–")
+
+
+def test_no_cell_is_cut_in_eighty_columns(document):
+    out = io.StringIO()
+    (sheet,) = sheets(document)
+    Console(file=out, width=80).print(rich_table(sheet))
+    assert "…" not in out.getvalue()
+    assert all(cell in out.getvalue() for row in sheet.rows for cell in row[1:])
+
+
+def test_markdown_has_as_many_cells_in_every_row(document):
+    for sheet in [*sheets(document), *row_by_row(document["cases"])]:
+        lines = [line for line in markdown(sheet).splitlines() if line.startswith("|")]
+        assert {line.count("|") for line in lines} == {len(sheet.columns) + 1}
+
+
+@pytest.mark.parametrize("value, text", [(None, "–"), (0.0, "0"), (1234567.8, "1,234,568"), (12.3456, "12.35"), (0.000123456, "0.0001235")])
+def test_numbers_have_four_significant_digits(value, text):
+    assert number(value) == text
