@@ -1,0 +1,92 @@
+"""Causal prefill against the definition: whole prompts and chunks behind a prefix, of different lengths in one call."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the kernels need torch")
+pytest.importorskip("triton", reason="the kernels need triton")
+
+from pairwise import pairwise
+
+from pagesim.kernels.cases import Case, make_case
+from pagesim.kernels.check import compare
+from pagesim.kernels.prefill import prefill
+
+FP16, BF16, FP32, FP8 = torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Sequence i has ``q_lens[i]`` queries: the last of ``case.q[i]``."""
+
+    case: Case
+    q_lens: list[int]
+
+    def run(self) -> list[torch.Tensor]:
+        """Output rows of each sequence."""
+        q = torch.cat([rows[len(rows) - n:] for rows, n in zip(self.case.q, self.q_lens, strict=True)])
+        first = torch.tensor([0, *self.q_lens], dtype=torch.int32).cumsum(0, dtype=torch.int32).to(q.device)
+        out = prefill(q, self.case.k_cache, self.case.v_cache, self.case.block_table, self.case.lengths_tensor(), first, max(self.q_lens),
+                      out=torch.full_like(q, float("nan")), **self.case.options)
+        return list(out.split(self.q_lens))
+
+    def assert_right(self) -> None:
+        out, expected = self.run(), self.case.expected()
+        rows = torch.cat([rows[len(rows) - n:] for rows, n in zip(expected, self.q_lens, strict=True)])
+        verdict = compare(torch.cat(out), rows)
+        assert verdict.passed, verdict
+
+
+def make_chunks(lengths: list[int], q_lens: list[int], **options) -> Chunks:
+    return Chunks(make_case(lengths, q_len=max(q_lens), **options), q_lens)
+
+
+MATRIX = pairwise({
+    "dtypes": [(FP16, FP16), (BF16, BF16), (FP32, FP32), (BF16, FP8)],
+    "block_size": [1, 3, 8, 16, 24, 64],
+    "group": [1, 3, 4, 7, 24],
+    "num_kv_heads": [1, 2],
+    "head_dim": [64, 80, 128, 256],
+    "layout": ["NHD", "HND"],
+    "window": [None, None, 0, 90],
+    "softcap": [None, None, 5.0],
+    "chunks": [([1, 37, 70], [1, 37, 70]), ([200, 90, 33], [17, 40, 1]), ([129, 64, 0], [3, 64, 0])],
+})
+
+
+@pytest.mark.parametrize("row", MATRIX, ids=lambda row: "-".join(str(v).replace("torch.", "").replace(" ", "") for v in row.values()))
+def test_prefill_equals_the_definition_and_never_sees_poison(row, device):
+    lengths, q_lens = row["chunks"]
+    dtype, cache_dtype = row["dtypes"]
+    make_chunks(lengths, q_lens, num_q_heads=row["group"] * row["num_kv_heads"], num_kv_heads=row["num_kv_heads"], head_dim=row["head_dim"],
+                dtype=dtype, cache_dtype=cache_dtype, block_size=row["block_size"], layout=row["layout"], window=row["window"],
+                softcap=row["softcap"], device=device, k_scale=0.5 if cache_dtype == FP8 else 1.0,
+                v_scale=3.0 if cache_dtype == FP8 else 1.0).assert_right()
+
+
+def test_a_prompt_in_chunks_gives_the_rows_of_the_whole_prompt(device):
+    whole = make_chunks([150], [150], dtype=FP32, num_q_heads=3, num_kv_heads=1, device=device)
+    (expected,) = whole.run()
+    for start, end in ((0, 50), (50, 51), (51, 150)):
+        part = Chunks(replace(whole.case, lengths=whole.case.lengths - (150 - end), q=whole.case.q[:, :end]), [end - start])
+        torch.testing.assert_close(part.run()[0], expected[start:end], rtol=1e-5, atol=1e-6)
+
+
+def test_more_rows_than_one_tile_holds(device):
+    make_chunks([140, 90], [70, 90], num_q_heads=8, num_kv_heads=1, device=device).assert_right()
+
+
+def test_blocks_left_of_the_window_are_not_read(device):
+    make_chunks([200, 150], [60, 60], window=20, block_size=8, device=device).assert_right()
+
+
+def test_logits_far_below_any_sentinel_are_still_weighed(device):
+    chunks = make_chunks([70], [20], dtype=FP32, device=device)
+    case = replace(chunks.case, q=chunks.case.q.abs() * 1e4, k_cache=chunks.case.k_cache.abs() * -100)
+    Chunks(case, [20]).assert_right()
+
+
+def test_without_queries_nothing_is_launched(device):
+    chunks = make_chunks([20, 5], [0, 0], device=device)
+    assert [len(rows) for rows in chunks.run()] == [0, 0]
