@@ -10,20 +10,22 @@ import typer
 from pagesim.errors import InputError
 
 if TYPE_CHECKING:
-    from pagesim.trace.inspect import Spread, Summary
-    from pagesim.trace.synthetic import Bursty, PrefixTree, Steady
+    from pagesim.trace.inspect import PrefixReuse, Spread, Summary
+    from pagesim.trace.synthetic import Bursty, Steady
 
 app = typer.Typer(name="trace", no_args_is_help=True, help="Inspect, convert and generate traces of request lengths.")
 
 Input = Annotated[Path, typer.Argument(metavar="FILE", help=(
-    "Azure, BurstGPT, Mooncake, Qwen-Bailian, vidur, splitwise-sim, LLMServingSim or plain CSV/JSON lines, also gzipped; told by "
-    "its columns, not its name."))]
+    "Azure, BurstGPT, Mooncake, Qwen-Bailian, vidur, splitwise-sim, LLMServingSim or plain CSV/JSON lines, also "
+    "gzipped; told by its columns, not its name."))]
 Output = Annotated[Path, typer.Argument(metavar="OUT", help="The file to write: .csv or .jsonl, with .gz gzipped.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Keep the first N requests of the file.")]
-Strict = Annotated[bool, typer.Option("--strict", help="A row with 0 prompt or 0 output tokens is an error, not a dropped row.")]
+Strict = Annotated[bool, typer.Option("--strict", help=(
+    "A row with 0 prompt or 0 output tokens is an error, not a dropped row."))]
 Seed = Annotated[int, typer.Option(help="Seed of what is drawn.")]
 Rate = Annotated[float | None, typer.Option(help="Mean requests per second of drawn arrivals.")]
-Cv = Annotated[float | None, typer.Option(help="Coefficient of variation of gamma's intervals: 1 is Poisson, more is burstier.")]
+Cv = Annotated[float | None, typer.Option(help=(
+    "Coefficient of variation of gamma's intervals: 1 is Poisson, more is burstier."))]
 
 
 class Arrivals(str, Enum):
@@ -50,7 +52,8 @@ def inspect_file(
     limit: Limit = None,
     strict: Strict = False,
     block_size: Annotated[int, typer.Option(min=1, help="Slots in a block, for the sums of blocks.")] = 16,
-    max_model_len: Annotated[list[int], typer.Option(min=1, help="Count the requests that fit this length; may be repeated.")] = [],
+    max_model_len: Annotated[list[int], typer.Option(min=1, help=(
+        "Count the requests that fit this length; may be repeated."))] = [],
     lru_blocks: Annotated[list[int], typer.Option(min=1, help=(
         "Hit rate of an LRU cache of so many prefix blocks; may be repeated."))] = [],
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False,
@@ -64,7 +67,8 @@ def inspect_file(
     accepted = {length: num_accepted(trace, length) for length in max_model_len}
     hit_rates = {blocks: lru_hit_rate(trace, blocks) for blocks in lru_blocks}
     if as_json:
-        typer.echo(json.dumps(summary.as_dict() | {"accepted": accepted, "lru_hit_rate": hit_rates}, indent=2, allow_nan=False))
+        everything = summary.as_dict() | {"accepted": accepted, "lru_hit_rate": hit_rates}
+        typer.echo(json.dumps(everything, indent=2, allow_nan=False))
     else:
         typer.echo("\n".join(f"{name:<16}{text}" for name, text in _lines(summary, accepted, hit_rates)))
 
@@ -76,7 +80,8 @@ def convert_file(
     limit: Limit = None,
     strict: Strict = False,
     arrivals: Annotated[Arrivals, typer.Option(help=(
-        "Keep the file's times, draw others (the only way for a file with lengths only), or let all come at 0."))] = Arrivals.trace,
+        "Keep the file's times, draw others (the only way for a file with lengths only), or let all come at 0."
+    ))] = Arrivals.trace,
     rate: Rate = None,
     cv: Cv = None,
     speedup: Annotated[float, typer.Option(help="2 is twice the rate: intervals are divided by it.")] = 1.0,
@@ -91,7 +96,8 @@ def convert_file(
     if trace.arrival_s is not None or arrivals is not Arrivals.trace or rate is not None or speedup != 1:
         trace = with_arrivals(trace, arrivals.value, rate=rate, cv=cv, speedup=speedup, seed=seed)
     write_trace(trace, out)
-    typer.echo(f"{file}: read {trace.source.read:,} rows as {trace.source.format}, dropped {_reasons(trace.source.dropped)}; "
+    source = trace.source
+    typer.echo(f"{file}: read {source.read:,} rows as {source.format}, dropped {_reasons(source.dropped)}; "
                f"wrote {len(trace):,} to {out}", err=True)
 
 
@@ -100,25 +106,29 @@ def generate_file(
     out: Output,
     requests: Annotated[int, typer.Option("-n", "--requests", min=1, help="Rows.")],
     prompt: Annotated[str, typer.Option(metavar="LENGTHS", help=(
-        "Prompt tokens: lognormal:mean=182,sigma=1.05, gamma:mean=345,cv=0.88, quantiles:0=1,0.5=100,1=2000 or constant:tokens=9."))],
+        "Prompt tokens: lognormal:mean=182,sigma=1.05, gamma:mean=345,cv=0.88, quantiles:0=1,0.5=100,1=2000 or "
+        "constant:tokens=9."))],
     output: Annotated[str, typer.Option(metavar="LENGTHS", help="Output tokens, in the same way.")],
-    arrivals: Annotated[Process, typer.Option(help="Process of the arrivals; none writes lengths only.")] = Process.poisson,
+    arrivals: Annotated[Process, typer.Option(help="What times are drawn from; none: lengths only.")] = Process.poisson,
     rate: Rate = None,
     cv: Cv = None,
     burst_s: Annotated[float | None, typer.Option(help="bursty: mean length of a burst.")] = None,
     quiet_s: Annotated[float | None, typer.Option(help="bursty: mean quiet between two bursts.")] = None,
-    max_prompt_tokens: Annotated[int, typer.Option(min=1, show_default=False, help="Longer prompts are drawn again.")] = 2**31 - 1,
-    max_output_tokens: Annotated[int, typer.Option(min=1, show_default=False, help="Longer outputs are drawn again.")] = 2**31 - 1,
-    max_total_tokens: Annotated[int, typer.Option(min=2, show_default=False, help="Longer requests are drawn again.")] = 2**31 - 1,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="A column with this output limit; longer outputs are drawn again.")] = None,
+    max_prompt_tokens: Annotated[int | None, typer.Option(min=1, help="Longer prompts are drawn again.")] = None,
+    max_output_tokens: Annotated[int | None, typer.Option(min=1, help="Longer outputs are drawn again.")] = None,
+    max_total_tokens: Annotated[int | None, typer.Option(min=2, help="Longer requests are drawn again.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help=(
+        "A column with this output limit; longer outputs are drawn again."))] = None,
     samples: Annotated[int | None, typer.Option(min=1, help="A column with this many parallel samples.")] = None,
-    samples_share: Annotated[float, typer.Option(min=0, max=1, help="Share of the requests with that many; the others have one.")] = 1.0,
+    samples_share: Annotated[float, typer.Option(min=0, max=1, help=(
+        "Share of the requests with that many; the others have one."))] = 1.0,
     prefix_depth: Annotated[int | None, typer.Option(min=1, help=(
         "A column of prefix ids: prompts begin with the texts on a path of this depth in a tree."))] = None,
     prefix_fanout: Annotated[int, typer.Option(min=1, help="Roots of the tree, and children of every node.")] = 4,
     prefix_node_tokens: Annotated[int, typer.Option(min=1, help="Length of each of the tree's texts.")] = 512,
     prefix_block_tokens: Annotated[int, typer.Option(min=1, help="Prompt tokens to one prefix id.")] = 16,
-    prefix_share: Annotated[float, typer.Option(min=0, max=1, help="Share of the requests that begin with a text of the tree.")] = 1.0,
+    prefix_share: Annotated[float, typer.Option(min=0, max=1, help=(
+        "Share of the requests that begin with a text of the tree."))] = 1.0,
     seed: Seed = 0,
 ) -> None:
     """Draw a trace; the same options and seed write the same bytes."""
@@ -126,10 +136,13 @@ def generate_file(
     from pagesim.trace.synthetic import Bounds, PrefixTree, Samples, generate
     from pagesim.trace.write import write_trace
 
-    prefixes = prefix_depth and PrefixTree(prefix_depth, prefix_fanout, prefix_node_tokens, prefix_block_tokens, prefix_share)
-    trace = generate(requests, parse_lengths(prompt), parse_lengths(output), arrivals=_process(arrivals, rate, cv, burst_s, quiet_s),
-                     bounds=Bounds(max_prompt_tokens, max_output_tokens, max_total_tokens), max_tokens=max_tokens, prefixes=prefixes,
-                     samples=samples and Samples(samples, samples_share), seed=seed)
+    prefixes = None
+    if prefix_depth:
+        prefixes = PrefixTree(prefix_depth, prefix_fanout, prefix_node_tokens, prefix_block_tokens, prefix_share)
+    trace = generate(
+        requests, parse_lengths(prompt), parse_lengths(output), arrivals=_process(arrivals, rate, cv, burst_s, quiet_s),
+        bounds=Bounds(max_prompt_tokens, max_output_tokens, max_total_tokens), max_tokens=max_tokens, prefixes=prefixes,
+        samples=samples and Samples(samples, samples_share), seed=seed)
     write_trace(trace, out)
     typer.echo(f"wrote {len(trace):,} requests to {out}; 'pagesim trace inspect {out}' describes them", err=True)
 
@@ -160,25 +173,31 @@ def _lines(summary: "Summary", accepted: dict[int, int], hit_rates: dict[int, fl
     if summary.rate_per_s is not None:
         arrivals += f", {summary.rate_per_s:.4g} requests/s, CV {summary.arrival_cv:.2f}"
     lines = [("file", summary.path), ("format", summary.format), ("sha256", summary.sha256 or "none"),
-             ("rows", f"read {summary.read:,} = kept {summary.kept:,} + dropped {_reasons(summary.dropped)}"), ("arrivals", arrivals)]
-    lines += [(name, _spread(spread)) for name, spread in (
-        ("prompt tokens", summary.prompt_tokens), ("output tokens", summary.output_tokens), ("prompt + output", summary.total_tokens))]
+             ("rows", f"read {summary.read:,} = kept {summary.kept:,} + dropped {_reasons(summary.dropped)}"),
+             ("arrivals", arrivals), ("prompt tokens", _spread(summary.prompt_tokens)),
+             ("output tokens", _spread(summary.output_tokens)), ("prompt + output", _spread(summary.total_tokens))]
     if summary.with_max_tokens is not None:
         lines.append(("max_tokens", f"stated by {summary.with_max_tokens:,} requests"))
     if summary.sequences != summary.kept:
         lines.append(("num_samples", f"{summary.sequences:,} sequences of {summary.kept:,} requests"))
     if summary.sessions is not None:
         lines.append(("sessions", f"{summary.sessions:,}"))
-    lines.append((f"blocks of {summary.block_size}", f"{summary.prompt_blocks:,} for the prompts, {summary.final_blocks:,} at the requests' "
-                                                     f"ends, {100 * summary.last_block_waste:.3f} % of their slots empty"))
-    reuse = summary.prefix_reuse
-    lines.append(("prefix reuse", "n/a: no prefix ids" if reuse is None else (
-        f"{100 * reuse.hit_share_of_prompt_tokens:.3f} % of the prompt tokens in a cache without limit: {reuse.hits:,} hits among {reuse.ids:,} "
-        f"ids of {reuse.block_tokens} tokens, {reuse.distinct_ids:,} distinct")))
+    lines += [(f"blocks of {summary.block_size}",
+               f"{summary.prompt_blocks:,} for the prompts, {summary.final_blocks:,} at the requests' ends, "
+               f"{100 * summary.last_block_waste:.3f} % of their slots empty"),
+              ("prefix reuse", _reuse(summary.prefix_reuse))]
     lines += [("LRU cache", f"{blocks:,} blocks: " + ("n/a" if rate is None else f"{100 * rate:.2f} % of the ids hit"))
               for blocks, rate in hit_rates.items()]
-    lines += [("accepted", f"{count:,} of {summary.kept:,} with prompt + output ≤ {length:,}") for length, count in accepted.items()]
-    return lines
+    return lines + [("accepted", f"{count:,} of {summary.kept:,} with prompt + output ≤ {length:,}")
+                    for length, count in accepted.items()]
+
+
+def _reuse(reuse: "PrefixReuse | None") -> str:
+    if reuse is None:
+        return "n/a: no prefix ids"
+    return (f"{100 * reuse.hit_share_of_prompt_tokens:.3f} % of the prompt tokens in a cache without limit: "
+            f"{reuse.hits:,} hits among {reuse.ids:,} ids of {reuse.block_tokens} tokens, "
+            f"{reuse.distinct_ids:,} distinct")
 
 
 def _spread(spread: "Spread") -> str:

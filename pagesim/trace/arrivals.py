@@ -15,8 +15,8 @@ def with_arrivals(trace: Trace, kind: str, *, rate: float | None = None, cv: flo
     """The same requests in the same order, arriving otherwise.
 
     Args:
-        kind: ``trace`` keeps the trace's own times; ``poisson`` and ``gamma`` draw them; with ``saturate`` all arrive at 0;
-            with ``closed`` too, and the engine lets a request in when a user is free.
+        kind: ``trace`` keeps the trace's own times; ``poisson`` and ``gamma`` draw them; with ``saturate`` all arrive
+            at 0; with ``closed`` too, and the engine lets a request in when a user is free.
         rate: mean requests per second of a drawn process.
         cv: coefficient of variation of gamma's intervals; 1 is a Poisson process, above 1 is burstier.
         speedup: of ``trace``; 2 is twice the rate, so every interval is halved.
@@ -31,8 +31,8 @@ def with_arrivals(trace: Trace, kind: str, *, rate: float | None = None, cv: flo
     _refuse_foreign(kind, rate=rate, cv=cv, speedup=None if speedup == 1 else speedup)
     if kind == "trace":
         if trace.arrival_s is None:
-            raise TraceError(f"{trace.source.path}: the file has lengths only and no arrival times; draw them: arrivals poisson with a "
-                             "rate (requests/s) and a seed, or use saturate or closed")
+            raise TraceError(f"{trace.source.path}: the file has lengths only and no arrival times; draw them: "
+                             "arrivals poisson with a rate (requests/s) and a seed, or use saturate or closed")
         return trace if speedup == 1 else replace(trace, arrival_s=trace.arrival_s / _positive("speedup", speedup))
     if kind in ("closed", "saturate"):
         return replace(trace, arrival_s=np.zeros(len(trace)))
@@ -42,9 +42,11 @@ def with_arrivals(trace: Trace, kind: str, *, rate: float | None = None, cv: flo
 
 
 def draw_arrivals(rng: np.random.Generator, num_requests: int, rate: float, cv: float = 1.0) -> np.ndarray:
-    """Seconds of a renewal process with gamma intervals of mean ``1 / rate``; the first arrival is 0.  float64, (num_requests,)."""
-    shape = cv**-2
-    intervals_s = rng.exponential(1 / rate, num_requests - 1) if cv == 1 else rng.gamma(shape, 1 / (rate * shape), num_requests - 1)
+    """Seconds of a renewal process with gamma intervals, float64, shape (num_requests,); the first arrival is 0."""
+    if cv == 1:
+        intervals_s = rng.exponential(1 / rate, num_requests - 1)
+    else:
+        intervals_s = rng.gamma(cv**-2, cv**2 / rate, num_requests - 1)
     return np.concatenate(([0.0], np.cumsum(intervals_s)))
 
 
@@ -52,7 +54,8 @@ def _refuse_foreign(kind: str, **given: float | None) -> None:
     owners = {"rate": ("poisson", "gamma"), "cv": ("gamma",), "speedup": ("trace",)}
     for name, value in given.items():
         if value is not None and kind not in owners[name]:
-            raise InputError(f"{name} is of arrivals {' and '.join(owners[name])}, not of {kind}; remove it or change the kind")
+            raise InputError(f"{name} is of arrivals {' and '.join(owners[name])}, not of {kind}; "
+                             "remove it or change the kind")
 
 
 def _positive(name: str, value: float | None) -> float:

@@ -1,4 +1,4 @@
-"""Wall-clock times such as ``2023-11-16 18:17:03.9799600`` and ``2024-05-10T00:00:00.009930+00:00``, a column at once."""
+"""Wall-clock times like ``2023-11-16 18:17:03.9799600`` and ``2024-05-10T00:00:00.009930+00:00``, a column at once."""
 
 import re
 
@@ -35,13 +35,18 @@ def parse_clocks(data: np.ndarray, start: np.ndarray, end: np.ndarray, *, zoned:
     good &= (month >= 1) & (month <= 12) & (day >= 1) & (hour < 24) & (minute < 60) & (second < 61)
     good &= (year >= 1970) & (year < 2262)  # what int64 nanoseconds hold
     months = (year - 1970) * 12 + month - 1
-    first_day, next_month = (m.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) for m in (months, months + 1))
+    first_day, next_month = _first_day(months), _first_day(months + 1)
     good &= day <= next_month - first_day
     fraction_ns, zone_at = _fraction(text)
     offset_s, zone_good = _zones(text, zone_at, end - start)
     good &= zone_good & ((zone_at < end - start) == zoned)
     seconds = (first_day + day - 1) * 86400 + hour * 3600 + minute * 60 + second - offset_s
     return np.where(good, seconds * _NS + fraction_ns, BAD)
+
+
+def _first_day(months: np.ndarray) -> np.ndarray:
+    """Days from 1970 to the first of a month, counted from January 1970."""
+    return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
 
 
 def _matches_layout(text: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ class CsvTable:
         return parse_decimals(self.data, *self._fields(name))
 
     def clocks(self, name: str, *, zoned: bool) -> np.ndarray:
-        """Nanoseconds since 1970, int64, shape (num_rows,); ``clock.BAD`` where the field is not a time, with a zone or without."""
+        """Nanoseconds since 1970, int64, shape (num_rows,); ``clock.BAD`` where the field is not such a time."""
         return parse_clocks(self.data, *self._fields(name), zoned=zoned)
 
     def empty(self, name: str) -> np.ndarray:
@@ -83,11 +84,13 @@ def header(line: bytes, where: str) -> list[str]:
         names = next(csv.reader([line.decode("utf-8", "replace")]), [])
     except csv.Error as error:
         raise TraceError(f"{where}: no CSV header ({error}); a trace has its column names in the first line") from None
-    if any(parse_number(name) == parse_number(name) for name in names) or not any(name.strip() for name in names):
-        shown = line.decode("utf-8", "replace").strip()[:60]
-        if len(names) == 6 and re.fullmatch(r"[A-Za-z]*", names[3]) and all(parse_number(name) >= 0 for name in names[:3]):
-            raise TraceError(f"{where}: a ServeGen rate file (window start, rate, CV, distribution and its arguments; {shown!r}): it "
-                             "holds no requests; draw some with 'pagesim trace generate --arrivals gamma --rate R --cv CV'")
+    shown = line.decode("utf-8", "replace").strip()[:60]
+    numbers = [parse_number(name) for name in names]
+    if len(names) == 6 and min(numbers[:3]) >= 0 and re.fullmatch(r"[A-Za-z]*", names[3]):
+        raise TraceError(f"{where}: a ServeGen rate file (window start, rate, CV, distribution and its arguments; "
+                         f"{shown!r}): it holds no requests; draw some with 'pagesim trace generate --arrivals gamma "
+                         "--rate R --cv CV'")
+    if not all(map(math.isnan, numbers)) or not any(name.strip() for name in names):
         raise TraceError(f"{where}: no header, the first line is {shown!r}; put the column names above it, such as "
                          "arrival_s,prompt_tokens,output_tokens")
     return names
@@ -156,5 +159,6 @@ def _without_quotes(piece: bytes, where: str) -> bytes:
             out.append(",".join(fields) + "\n" * (reader.line_num - before))
             before = reader.line_num
     except csv.Error as error:
-        raise TraceError(f"{where}: in the rows from here on, quotation marks that cannot be read ({error}); remove them") from None
+        raise TraceError(f"{where}: quotation marks that cannot be read, here or in the rows below ({error}); "
+                         "remove them") from None
     return "".join(out).encode()

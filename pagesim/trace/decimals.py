@@ -12,7 +12,7 @@ _POWERS = 10.0 ** np.arange(_MAX_DIGITS + 1)
 
 
 def parse_number(text: str) -> float:
-    """The number that ``text`` spells in plain or scientific notation; NaN for anything else (``inf``, ``1_000``, ``''``)."""
+    """The number that ``text`` spells, plain or with an exponent; NaN for all else (``inf``, ``1_000``, ``''``)."""
     value = float(text) if _NUMBER.fullmatch(text) else math.nan
     return value if math.isfinite(value) else math.nan
 

@@ -46,27 +46,32 @@ _KNOWN = (
            options={"may_be_clock": True}),
     _Known("burstgpt-v3", {"arrival": "timestamp", "prompt": "request_tokens", "output": "response_tokens",
                            "session": "session_id"}, 1, also=("elapsed_time", "log_type")),
-    _Known("burstgpt-v1", {"arrival": "timestamp", "prompt": "request_tokens", "output": "response_tokens"}, 1, also=("log_type",)),
+    _Known("burstgpt-v1", {"arrival": "timestamp", "prompt": "request_tokens", "output": "response_tokens"}, 1,
+           also=("log_type",)),
     _Known("vidur", {"arrival": "arrived_at", "prompt": "num_prefill_tokens", "output": "num_decode_tokens"}, 1),
     _Known("vidur-lengths", {"prompt": "num_prefill_tokens", "output": "num_decode_tokens"}, None, also=("pd_ratio",)),
     _Known("splitwise-sim", {"arrival": "arrival_timestamp", "prompt": "prompt_size", "output": "token_size"}, 1),
     _Known("llmservingsim", {"arrival": "arrival_time", "prompt": "input_toks", "output": "output_toks"}, 1,
            also=("queued_ts", "first_token_ts")),  # those two run on another clock and are not read
-    _Known("bailian", {"arrival": "timestamp", "prompt": "input_length", "output": "output_length", "prefix_ids": "hash_ids",
-                       "session": "chat_id", "parent": "parent_chat_id"}, 1, options={"hash_block_tokens": 16}),
-    _Known("mooncake", {"arrival": "timestamp", "prompt": "input_length", "output": "output_length", "prefix_ids": "hash_ids"},
-           1000, options={"hash_block_tokens": 512, "whole_arrivals": True}),
+    _Known("bailian", {"arrival": "timestamp", "prompt": "input_length", "output": "output_length",
+                       "prefix_ids": "hash_ids", "session": "chat_id", "parent": "parent_chat_id"}, 1,
+           options={"hash_block_tokens": 16}),
+    _Known("mooncake", {"arrival": "timestamp", "prompt": "input_length", "output": "output_length",
+                        "prefix_ids": "hash_ids"}, 1000, options={"hash_block_tokens": 512, "whole_arrivals": True}),
 )
 
-_SECONDS = ("arrival_s", "arrival_time_s", "timestamp_s", "time_s", "arrival_timestamp", "arrival_time", "arrived_at", "timestamp")
+_SECONDS = ("arrival_s", "arrival_time_s", "timestamp_s", "time_s", "arrival_timestamp", "arrival_time", "arrived_at",
+            "timestamp")
 _UNITS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 _ARRIVALS = {name: 1 for name in _SECONDS} | {
     f"{stem}_{unit}": per_s for stem in ("arrival", "arrival_time", "timestamp") for unit, per_s in _UNITS.items()}
 _PLAIN = {
-    "prompt": ("prompt_tokens", "input_tokens", "num_prompt_tokens", "prompt_len", "input_len", "prompt_length", "input_length",
-               "num_prefill_tokens", "context_tokens", "contexttokens", "request_tokens", "input_toks", "prompt_size"),
-    "output": ("output_tokens", "generated_tokens", "generatedtokens", "num_output_tokens", "completion_tokens", "output_len",
-               "output_length", "completion_len", "num_decode_tokens", "response_tokens", "output_toks", "token_size"),
+    "prompt": ("prompt_tokens", "input_tokens", "num_prompt_tokens", "prompt_len", "input_len", "prompt_length",
+               "input_length", "num_prefill_tokens", "context_tokens", "contexttokens", "request_tokens", "input_toks",
+               "prompt_size"),
+    "output": ("output_tokens", "generated_tokens", "generatedtokens", "num_output_tokens", "completion_tokens",
+               "output_len", "output_length", "completion_len", "num_decode_tokens", "response_tokens", "output_toks",
+               "token_size"),
     "arrival": tuple(_ARRIVALS),
     "max_tokens": ("max_tokens", "max_output_tokens", "max_completion_tokens"),
     "num_samples": ("num_samples",),
@@ -86,8 +91,8 @@ def detect(names: list[str], where: str) -> Format:
         where: ``file:line`` of the header or first object, for the message.
 
     Raises:
-        TraceError: a needed column is missing, two columns play one role, an optional one is misspelt, or the unit of time
-            cannot be known.
+        TraceError: a needed column is missing, two columns play one role, an optional one is misspelt, or the unit of
+            time cannot be known.
     """
     spelled = {}
     for name in names:
@@ -116,8 +121,8 @@ def _detect_plain(spelled: dict[str, str], where: str) -> Format:
         raise TraceError(_missing(missing[0], spelled, where))
     _refuse_misspelt(spelled, columns, where)
     if _WITHOUT_UNIT <= spelled.keys():
-        raise TraceError(f"{where}: 'timestamp' beside 'input_length' is milliseconds in Mooncake's files and seconds in others, and "
-                         "this one has no hash_ids to tell; rename it arrival_ms or arrival_s")
+        raise TraceError(f"{where}: 'timestamp' beside 'input_length' is milliseconds in Mooncake's files and seconds "
+                         "in others, and this one has no hash_ids to tell; rename it arrival_ms or arrival_s")
     units_per_s = _ARRIVALS[_normal(columns["arrival"])] if "arrival" in columns else None
     return Format("plain", columns, units_per_s, may_be_clock=units_per_s == 1)
 
@@ -128,11 +133,12 @@ def _found(spelled: dict[str, str], roles: tuple[str, ...]) -> dict[str, str]:
 
 def _missing(role: str, spelled: dict[str, str], where: str) -> str:
     shown = [repr(name[:40]) for name in spelled.values()]
-    seen = ", ".join(shown[:_SHOWN_COLUMNS]) + (f" and {len(shown) - _SHOWN_COLUMNS} more" if len(shown) > _SHOWN_COLUMNS else "")
+    if len(shown) > _SHOWN_COLUMNS:
+        shown[_SHOWN_COLUMNS:] = [f"and {len(shown) - _SHOWN_COLUMNS} more"]
     separator = " (is it separated by something else than commas?)" if len(shown) == 1 else ""
-    return (f"{where}: no column with the {role} tokens; the columns are {seen}{separator}. pagesim reads "
-            f"{', '.join(known.name for known in _KNOWN)} files and plain ones with the columns arrival_s,prompt_tokens,output_tokens; "
-            f"for the {role} it also understands {', '.join(_PLAIN[role][1:])}")
+    return (f"{where}: no column with the {role} tokens; the columns are {', '.join(shown)}{separator}. pagesim reads "
+            f"{', '.join(known.name for known in _KNOWN)} files and plain ones with the columns "
+            f"arrival_s,prompt_tokens,output_tokens; for the {role} it also understands {', '.join(_PLAIN[role][1:])}")
 
 
 def _refuse_misspelt(spelled: dict[str, str], columns: dict[str, str], where: str) -> None:

@@ -115,7 +115,8 @@ def prefix_reuse(trace: Trace) -> PrefixReuse | None:
     unseen = np.flatnonzero(first[which] >= offsets[owner])  # not in any earlier request
     leading = np.concatenate((unseen, [len(ids)]))[np.searchsorted(unseen, offsets[:-1])] - offsets[:-1]
     hits = int(np.minimum(np.minimum(leading, num_ids), (trace.prompt_tokens - 1) // block_tokens).sum())
-    return PrefixReuse(block_tokens, len(ids), len(first), hits, hits * block_tokens / int(trace.prompt_tokens.sum(dtype=np.int64)))
+    prompt_tokens = int(trace.prompt_tokens.sum(dtype=np.int64))
+    return PrefixReuse(block_tokens, len(ids), len(first), hits, hits * block_tokens / prompt_tokens)
 
 
 def lru_hit_rate(trace: Trace, capacity_blocks: int) -> float | None:

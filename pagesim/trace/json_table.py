@@ -36,7 +36,7 @@ class JsonTable:
         return np.array([_number(row.get(name)) for row in self.rows], dtype=np.float64)
 
     def clocks(self, name: str, *, zoned: bool) -> np.ndarray:
-        """Nanoseconds since 1970, int64, shape (num_rows,); ``clock.BAD`` where the value is not a time, with a zone or without."""
+        """Nanoseconds since 1970, int64, shape (num_rows,); ``clock.BAD`` where the value is not such a time."""
         texts = [row[name].encode() if isinstance(row.get(name), str) else b"" for row in self.rows]
         end = np.cumsum([len(text) for text in texts], dtype=np.int64)
         start = np.concatenate(([0], end[:-1])).astype(np.int64)
@@ -102,7 +102,8 @@ def _object(line: bytes, where: str) -> dict:
     try:
         value = json.loads(line)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise TraceError(f"{where}: not a JSON object on one line ({error}): {shown!r}; a JSON trace has one object a line") from None
+        raise TraceError(f"{where}: not a JSON object on one line ({error}): {shown!r}; "
+                         "a JSON trace has one object a line") from None
     if not isinstance(value, dict):
         raise TraceError(f"{where}: not a JSON object: {shown!r}; a JSON trace has one object a line")
     return value

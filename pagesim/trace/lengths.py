@@ -56,14 +56,15 @@ class Gamma:
 
 @dataclass(frozen=True)
 class Quantiles:
-    """A measured distribution, straight between the points ``(share of requests, tokens)``; the shares run from 0 to 1."""
+    """A measured distribution, straight between the points ``(share of requests, tokens)``, from share 0 to share 1."""
 
     points: tuple[tuple[float, float], ...]
 
     def __post_init__(self) -> None:
         shares, tokens = [share for share, _ in self.points], [tokens for _, tokens in self.points]
-        if len(shares) < 2 or shares[0] != 0 or shares[-1] != 1 or shares != sorted(set(shares)) or tokens != sorted(tokens):
-            raise InputError(f"quantiles must rise from share 0 to share 1, such as 0=1,0.5=100,1=2000, got {self.points}")
+        rising = shares == sorted(set(shares)) and tokens == sorted(tokens)
+        if not rising or [*shares[:1], *shares[-1:]] != [0, 1]:
+            raise InputError(f"quantiles must rise from share 0 to share 1, like 0=1,0.5=100,1=2000, got {self.points}")
         _refuse_unless_positive(tokens=tokens[0], most_tokens=tokens[-1])
 
     def draw(self, rng: np.random.Generator, num: int) -> np.ndarray:
@@ -72,7 +73,7 @@ class Quantiles:
 
 Lengths = Constant | Lognormal | Gamma | Quantiles
 _KINDS = {"constant": Constant, "lognormal": Lognormal, "gamma": Gamma}
-_USAGE = "lognormal:mean=182,sigma=1.05 | gamma:mean=345,cv=0.88 | constant:tokens=100 | quantiles:0=1,0.5=100,0.99=900,1=2000"
+_USAGE = "lognormal:mean=182,sigma=1.05 | gamma:mean=345,cv=0.88 | constant:tokens=100 | quantiles:0=1,0.5=100,1=2000"
 
 
 def parse_lengths(text: str) -> Lengths:

@@ -20,9 +20,9 @@ _LONGEST_S = 10 * 365 * 86400
 def read_trace(path: str | Path, *, limit: int | None = None, strict: bool = False) -> Trace:
     """Read a trace; its form is told by its header or keys.
 
-    Rows with 0 prompt or 0 output tokens (failed requests in public traces) are dropped and counted.  Arrivals are sorted,
-    ties in the order of the file, and moved so that the first is 0.  Prefix ids and sessions are numbered 0, 1, … in order of
-    appearance.
+    Rows with 0 prompt or 0 output tokens (failed requests in public traces) are dropped and counted.  Arrivals are
+    sorted, ties in the order of the file, and moved so that the first is 0.  Prefix ids and sessions are numbered from 0
+    in order of appearance.
 
     Args:
         limit: rows to keep, the first of the file; those after them are not read.
@@ -48,11 +48,18 @@ def read_trace(path: str | Path, *, limit: int | None = None, strict: bool = Fal
     dropped = sum((part.dropped for part in parts), Counter())
     read = sum(part.read for part in parts)
     if read == sum(dropped.values()):
-        rows = "; ".join(f"{count:,} with {reason}" for reason, count in dropped.items())
-        raise TraceError(f"{path}: no requests: {f'all {read:,} rows were dropped ({rows})' if read else 'a header and nothing below it'}")
-    source = Source(str(path), form.name, source_file.sha256(path), read, dict(dropped),
-                    parts[0].block_tokens if form.columns.get("prefix_ids") else None)
+        reasons = "; ".join(f"{count:,} with {reason}" for reason, count in dropped.items())
+        rows = f"all {read:,} rows were dropped ({reasons})" if read else "a header and nothing below it"
+        raise TraceError(f"{path}: no requests: {rows}")
+    source = Source(str(path), form.name, source_file.sha256(path), read, dict(dropped), _block_tokens(parts, path))
     return _trace(parts, form, form.units_per_s if zoned is None else CLOCK_UNITS_PER_S, source)
+
+
+def _block_tokens(parts: list[Rows], path: Path) -> int | None:
+    sizes = list(dict.fromkeys(part.block_tokens for part in parts))
+    if len(sizes) > 1:
+        raise TraceError(f"{path}: prefix_block_tokens must be the same number in all rows, got {sizes[0]} and {sizes[1]}")
+    return sizes[0]
 
 
 def _open(path: Path) -> tuple[Format, Iterator[Table]]:
@@ -67,7 +74,8 @@ def _open(path: Path) -> tuple[Format, Iterator[Table]]:
         form = detect(json_table.keys(head, where), where)
         return form, json_table.tables(itertools.chain([body], pieces), line_number, str(path))
     names = csv_table.header(head, where)
-    return detect(names, where), csv_table.tables(itertools.chain([rest] if rest else [], pieces), names, line_number + 1, str(path))
+    below = itertools.chain([rest] if rest else [], pieces)
+    return detect(names, where), csv_table.tables(below, names, line_number + 1, str(path))
 
 
 def _trace(parts: list[Rows], form: Format, units_per_s: int | None, source: Source) -> Trace:
@@ -81,7 +89,8 @@ def _trace(parts: list[Rows], form: Format, units_per_s: int | None, source: Sou
         _refuse_long_span(arrival_s, form, source)
     prefix_ids, prefix_offsets, session = None, None, None
     if "prefix_ids" in form.columns:
-        prefix_ids, prefix_offsets = _numbered_prefixes(_reordered([ids for part in parts for ids in part.prefix_ids], order))
+        ids = list(itertools.chain.from_iterable(part.prefix_ids for part in parts))
+        prefix_ids, prefix_offsets = _numbered_prefixes(_reordered(ids, order))
     if "session" in form.columns:
         names = [name for part in parts for name in part.session]
         if "parent" in form.columns:
@@ -90,7 +99,8 @@ def _trace(parts: list[Rows], form: Format, units_per_s: int | None, source: Sou
     columns = {name: joined(name) for name in ("prompt_tokens", "output_tokens", "max_tokens", "num_samples")}
     if order is not None:
         columns = {name: column if column is None else column[order] for name, column in columns.items()}
-    return Trace(arrival_s, **columns, prefix_ids=prefix_ids, prefix_offsets=prefix_offsets, session=session, source=source)
+    return Trace(arrival_s, **columns, prefix_ids=prefix_ids, prefix_offsets=prefix_offsets, session=session,
+                 source=source)
 
 
 def _in_order(arrival: np.ndarray, units_per_s: int) -> tuple[np.ndarray | None, np.ndarray]:
@@ -102,9 +112,10 @@ def _in_order(arrival: np.ndarray, units_per_s: int) -> tuple[np.ndarray | None,
 
 def _refuse_long_span(arrival_s: np.ndarray, form: Format, source: Source) -> None:
     if arrival_s[-1] > _LONGEST_S:
-        raise TraceError(f"{source.path}: the last request arrives {arrival_s[-1] / 86400 / 365:,.0f} years after the first, which makes no "
-                         f"sense: column {form.columns['arrival']!r} is not in the unit its name says; name it arrival_ms, arrival_us or "
-                         "arrival_ns")
+        years = arrival_s[-1] / 86400 / 365
+        raise TraceError(f"{source.path}: the last request arrives {years:,.0f} years after the first, which makes no "
+                         f"sense: column {form.columns['arrival']!r} is not in the unit its name says; name it "
+                         "arrival_ms, arrival_us or arrival_ns")
 
 
 def _reordered(values: list, order: np.ndarray | None) -> list:

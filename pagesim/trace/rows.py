@@ -101,19 +101,21 @@ def requests(table: Table, form: Format, path: str, *, zoned: bool | None, stric
     check.whole("prompt", prompt, "prompt tokens")
     check.whole("output", output, "output tokens")
     if strict:
-        check.refuse(~keep, "a request without prompt or output tokens, which is a failed one in public traces; remove the row, or "
-                            "leave strict off to have such rows dropped and counted")
+        check.refuse(~keep, "a request without prompt or output tokens, which is a failed one in public traces; remove "
+                            "the row, or leave strict off to have such rows dropped and counted")
     arrival = _arrival(check, zoned) if form.units_per_s else None
     max_tokens = check.optional("max_tokens", empty=0)
     if max_tokens is not None:
-        check.refuse((max_tokens > 0) & (max_tokens < output), "max_tokens is below the request's own output tokens{got}", "max_tokens")
+        check.refuse((max_tokens > 0) & (max_tokens < output),
+                     "max_tokens is below the request's own output tokens{got}", "max_tokens")
     num_samples = check.optional("num_samples", empty=1)
     if num_samples is not None:
         check.refuse(num_samples == 0, "num_samples must be at least 1{got}", "num_samples")
     prefix_ids, block_tokens = _prefix_ids(check, prompt, keep) if "prefix_ids" in form.columns else (None, None)
     check.finish(path)
-    return Rows(len(table), _dropped(prompt, output), None if arrival is None else arrival[keep],
-                *(None if column is None else column[keep].astype(np.int32) for column in (prompt, output, max_tokens, num_samples)),
+    counts = (None if column is None else column[keep].astype(np.int32)
+              for column in (prompt, output, max_tokens, num_samples))
+    return Rows(len(table), _dropped(prompt, output), None if arrival is None else arrival[keep], *counts,
                 prefix_ids, block_tokens, _names(check, "session", keep), _names(check, "parent", keep))
 
 
@@ -133,17 +135,19 @@ def _arrival(check: _Check, zoned: bool | None) -> np.ndarray:
     name = check.form.columns["arrival"]
     if zoned is not None:
         clocks = check.table.clocks(name, zoned=zoned)
-        check.refuse(clocks == BAD, "arrival must be a date and time like 2023-11-16 18:17:03.9799600, with a zone in all rows or in "
-                                    "none{got}", "arrival")
+        check.refuse(clocks == BAD, "arrival must be a date and time like 2023-11-16 18:17:03.9799600, with a zone in "
+                                    "all rows or in none{got}", "arrival")
         return clocks
     numbers = check.table.numbers(name)
     check.refuse(np.isnan(numbers), "arrival must be a finite number{got}", "arrival")
     check.refuse(numbers < 0, "arrival must not be negative{got}", "arrival")
-    check.refuse(numbers / check.form.units_per_s >= _YEAR_5138_S, f"arrival{{got}} makes no sense in the unit of column {name!r}: it "
-                 "lies thousands of years ahead; name the column after its unit: arrival_ms, arrival_us or arrival_ns", "arrival")
+    check.refuse(numbers / check.form.units_per_s >= _YEAR_5138_S,
+                 f"arrival{{got}} makes no sense in the unit of column {name!r}: it lies thousands of years ahead; "
+                 "name the column after its unit: arrival_ms, arrival_us or arrival_ns", "arrival")
     if check.form.whole_arrivals:
-        check.refuse(numbers != np.floor(numbers), f"{check.form.name} times are whole milliseconds{{got}}; if the file counts seconds, "
-                     "rename the key to arrival_s and state prefix_block_tokens", "arrival")
+        check.refuse(numbers != np.floor(numbers),
+                     f"{check.form.name} times are whole milliseconds{{got}}; if the file counts seconds, rename the "
+                     "key to arrival_s and state prefix_block_tokens", "arrival")
     return numbers
 
 
@@ -152,8 +156,8 @@ def _prefix_ids(check: _Check, prompt: np.ndarray, keep: np.ndarray) -> tuple[li
     if "prefix_block_tokens" in check.form.columns and len(prompt):
         stated = check.table.numbers(check.form.columns["prefix_block_tokens"])
         check.whole("prefix_block_tokens", stated, "prefix_block_tokens")
-        check.refuse((stated != stated[0]) | (stated == 0), "prefix_block_tokens must be the same number in all rows, at least 1{got}",
-                     "prefix_block_tokens")
+        check.refuse((stated != stated[0]) | (stated == 0),
+                     "prefix_block_tokens must be the same number in all rows, at least 1{got}", "prefix_block_tokens")
         block_tokens = int(stated[0]) if stated[0] >= 1 else block_tokens  # a bad one is already noted
     name = check.form.columns["prefix_ids"]
     ids = [check.table.ids(name, row) for row in np.flatnonzero(keep)]
@@ -168,7 +172,8 @@ def _prefix_ids(check: _Check, prompt: np.ndarray, keep: np.ndarray) -> tuple[li
 
 
 def _wrong_count(form: Format, name: str, prompt_tokens: int, num_ids: int, block_tokens: int) -> str:
-    way_out = ("the row is damaged, or its blocks have another size: then use the plain columns and state prefix_block_tokens"
-               if form.hash_block_tokens else "state the size of a block in a column prefix_block_tokens")
-    return (f"{name} has {num_ids} ids for a prompt of {prompt_tokens} tokens, expected {ceil_div(prompt_tokens, block_tokens)} "
-            f"(one for each {block_tokens} tokens or part of them); {way_out}")
+    way_out = "state the size of a block in a column prefix_block_tokens"
+    if form.hash_block_tokens:
+        way_out = f"the row is damaged, or its blocks have another size: then use the plain columns and {way_out}"
+    return (f"{name} has {num_ids} ids for a prompt of {prompt_tokens} tokens, expected "
+            f"{ceil_div(prompt_tokens, block_tokens)} (one for each {block_tokens} tokens or part of them); {way_out}")

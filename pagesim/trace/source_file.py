@@ -12,10 +12,16 @@ from typing import BinaryIO
 from pagesim.errors import TraceError
 
 _GZIP = b"\x1f\x8b"
-_OTHERS = {b"PAR1": "a Parquet file; write it as CSV", b"PK\x03\x04": "a zip archive; unpack it", b"ARROW1": "an Arrow file; write it as CSV",
-           b"\x28\xb5\x2f\xfd": "zstd-compressed; unpack it or use gzip", b"BZh": "bzip2-compressed; unpack it or use gzip",
-           b"\xfd7zXZ\x00": "xz-compressed; unpack it or use gzip", b"\xff\xfe": "UTF-16 text; write it as UTF-8",
-           b"\xfe\xff": "UTF-16 text; write it as UTF-8"}
+_OTHERS = {
+    b"PAR1": "a Parquet file; write it as CSV",
+    b"ARROW1": "an Arrow file; write it as CSV",
+    b"PK\x03\x04": "a zip archive; unpack it",
+    b"\x28\xb5\x2f\xfd": "zstd-compressed; unpack it or use gzip",
+    b"BZh": "bzip2-compressed; unpack it or use gzip",
+    b"\xfd7zXZ\x00": "xz-compressed; unpack it or use gzip",
+    b"\xff\xfe": "UTF-16 text; write it as UTF-8",
+    b"\xfe\xff": "UTF-16 text; write it as UTF-8",
+}
 _BOM = b"\xef\xbb\xbf"
 _CHUNK_BYTES = 2**22
 
@@ -27,7 +33,7 @@ def sha256(path: Path) -> str:
 
 
 def chunks(path: Path) -> Iterator[bytes]:
-    """The file's text in pieces of whole lines, each ending in a newline, CRLF and CR made LF, a byte order mark left out.
+    """The file's text in pieces of whole lines that end in LF, whatever they end in on disk; without byte order mark.
 
     A quoted field that spans lines is never cut.
 
@@ -76,7 +82,8 @@ def _refuse_other_content(head: bytes, path: Path) -> None:
     if not head.strip():
         raise TraceError(f"{path}: the file is empty; a trace has a header and one row a request")
     if head.startswith(b"version https://git-lfs.github.com/spec"):
-        raise TraceError(f"{path}:1: a Git LFS pointer, not the data itself; run 'git lfs pull' in its repository, or download the file")
+        raise TraceError(f"{path}:1: a Git LFS pointer, not the data itself; run 'git lfs pull' in its repository, or "
+                         "download the file")
 
 
 @contextlib.contextmanager
@@ -86,7 +93,8 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
             yield file
     except FileNotFoundError:
         near = difflib.get_close_matches(path.name, _siblings(path), n=1)
-        raise TraceError(f"{path}: no such file" + (f"; did you mean {path.with_name(near[0])}?" if near else "")) from None
+        hint = f"; did you mean {path.with_name(near[0])}?" if near else ""
+        raise TraceError(f"{path}: no such file{hint}") from None
     except IsADirectoryError:
         raise TraceError(f"{path}: a directory; name one trace file in it") from None
     except OSError as error:

@@ -1,6 +1,6 @@
 """Seeded traces: lengths, arrivals, shared prefixes, parallel samples."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,15 +11,25 @@ from pagesim.trace.lengths import Lengths
 from pagesim.trace.trace import Source, Trace
 
 _ATTEMPTS = 1000
+_MAX_INT32 = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Requests outside are drawn again, never cut: the lengths that stay are distributed as a filtered trace's."""
+    """Requests outside are drawn again, never cut: the lengths that stay are distributed as a filtered trace's.
 
-    max_prompt_tokens: int = 2**31 - 1
-    max_output_tokens: int = 2**31 - 1
-    max_total_tokens: int = 2**31 - 1
+    None bounds nothing but what int32 holds.
+    """
+
+    max_prompt_tokens: int | None = None
+    max_output_tokens: int | None = None
+    max_total_tokens: int | None = None
+
+    def fits(self, prompt_tokens: np.ndarray, output_tokens: np.ndarray) -> np.ndarray:
+        """Which requests are inside, bool."""
+        return ((prompt_tokens <= (self.max_prompt_tokens or _MAX_INT32))
+                & (output_tokens <= (self.max_output_tokens or _MAX_INT32))
+                & (prompt_tokens + output_tokens <= (self.max_total_tokens or _MAX_INT32)))
 
 
 @dataclass(frozen=True)
@@ -52,7 +62,8 @@ class Bursty:
         _refuse_unless_positive(rate=self.rate, on_s=self.on_s, off_s=self.off_s)
 
     def draw(self, rng: np.random.Generator, num: int) -> np.ndarray:
-        busy_s = draw_arrivals(rng, num, self.rate * (self.on_s + self.off_s) / self.on_s)  # on a clock that stands still in the quiet
+        # On a clock that stands still in the quiet.
+        busy_s = draw_arrivals(rng, num, self.rate * (self.on_s + self.off_s) / self.on_s)
         ends_s = np.zeros(1)
         while ends_s[-1] <= busy_s[-1]:
             ends_s = np.concatenate((ends_s, ends_s[-1] + np.cumsum(rng.exponential(self.on_s, 1 + num // 8))))
@@ -80,12 +91,13 @@ class PrefixTree:
 
     def __post_init__(self) -> None:
         if min(self.depth, self.fanout, self.block_tokens) < 1 or not 0 <= self.share <= 1:
-            raise InputError(f"a prefix tree needs depth, fanout and block_tokens of at least 1 and a share in [0, 1], got {self}")
+            raise InputError("a prefix tree needs depth, fanout and block_tokens of at least 1 and a share in [0, 1], "
+                             f"got {self}")
         if self.node_tokens < 1 or self.node_tokens % self.block_tokens:
             raise InputError(f"node_tokens must be whole blocks of {self.block_tokens} tokens, got {self.node_tokens}")
 
     def draw(self, rng: np.random.Generator, prompt_tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Ids of all prompts' blocks and the offsets of each prompt; a block that isn't wholly shared text has an id of its own."""
+        """Ids of all prompts' blocks and each prompt's offset; a block not wholly of shared text has its own id."""
         num = len(prompt_tokens)
         leaf = rng.integers(self.fanout**self.depth, size=num)
         shares = rng.random(num) < self.share
@@ -113,9 +125,13 @@ class Samples:
         if self.num < 1 or not 0 <= self.share <= 1:
             raise InputError(f"parallel samples need a number of at least 1 and a share in [0, 1], got {self}")
 
+    def draw(self, rng: np.random.Generator, num_requests: int) -> np.ndarray:
+        return np.where(rng.random(num_requests) < self.share, self.num, 1).astype(np.int32)
 
-def generate(num_requests: int, prompt: Lengths, output: Lengths, *, arrivals: Steady | Bursty | None = None, bounds: Bounds = Bounds(),
-             max_tokens: int | None = None, prefixes: PrefixTree | None = None, samples: Samples | None = None, seed: int = 0) -> Trace:
+
+def generate(num_requests: int, prompt: Lengths, output: Lengths, *, arrivals: Steady | Bursty | None = None,
+             bounds: Bounds = Bounds(), max_tokens: int | None = None, prefixes: PrefixTree | None = None,
+             samples: Samples | None = None, seed: int = 0) -> Trace:
     """Draw a trace; arrivals are rounded to milliseconds.
 
     Args:
@@ -129,11 +145,11 @@ def generate(num_requests: int, prompt: Lengths, output: Lengths, *, arrivals: S
         raise InputError(f"a trace has at least one request, got {num_requests}")
     rng = np.random.Generator(np.random.PCG64(seed))
     if max_tokens is not None:
-        bounds = Bounds(bounds.max_prompt_tokens, min(bounds.max_output_tokens, max_tokens), bounds.max_total_tokens)
+        bounds = replace(bounds, max_output_tokens=min(bounds.max_output_tokens or max_tokens, max_tokens))
     prompt_tokens, output_tokens = _draw_lengths(rng, num_requests, prompt, output, bounds)
     arrival_s = None if arrivals is None else np.round(arrivals.draw(rng, num_requests), 3)
     prefix_ids, prefix_offsets = (None, None) if prefixes is None else prefixes.draw(rng, prompt_tokens)
-    num_samples = None if samples is None else np.where(rng.random(num_requests) < samples.share, samples.num, 1).astype(np.int32)
+    num_samples = None if samples is None else samples.draw(rng, num_requests)
     return Trace(arrival_s, prompt_tokens, output_tokens,
                  max_tokens=None if max_tokens is None else np.full(num_requests, max_tokens, dtype=np.int32),
                  num_samples=num_samples, prefix_ids=prefix_ids, prefix_offsets=prefix_offsets,
@@ -147,13 +163,14 @@ def _draw_lengths(rng: np.random.Generator, num: int, prompt: Lengths, output: L
     kept, missing = [], num
     for _ in range(_ATTEMPTS):
         pairs = np.maximum(np.rint([prompt.draw(rng, missing), output.draw(rng, missing)]), 1)
-        fits = (pairs[0] <= bounds.max_prompt_tokens) & (pairs[1] <= bounds.max_output_tokens) & (pairs.sum(axis=0) <= bounds.max_total_tokens)
+        fits = bounds.fits(*pairs)
         kept.append(pairs[:, fits].astype(np.int32))
         missing -= int(fits.sum())
         if not missing:
             prompt_tokens, output_tokens = np.concatenate(kept, axis=1)
             return prompt_tokens, output_tokens
-    raise InputError(f"of {num:,} requests {missing:,} were still outside {bounds} after {_ATTEMPTS} draws; widen the bounds")
+    raise InputError(f"of {num:,} requests {missing:,} were still outside {bounds} after {_ATTEMPTS} draws; "
+                     "widen the bounds")
 
 
 def _by_appearance(keys: np.ndarray) -> np.ndarray:

@@ -17,8 +17,8 @@ _FORMS = (".csv", ".jsonl", ".csv.gz", ".jsonl.gz")
 def write_trace(trace: Trace, path: str | Path) -> None:
     """Write the plain form, whole or not at all; the name's end picks CSV or JSON lines, gzipped or not.
 
-    Columns are ``arrival_s,prompt_tokens,output_tokens`` and those optional ones that the trace has; seconds are written with
-    the digits that give the same number back.
+    Columns are ``arrival_s,prompt_tokens,output_tokens`` and those optional ones that the trace has; seconds are written
+    with the digits that give the same number back.
 
     Raises:
         InputError: another ending.
@@ -31,7 +31,9 @@ def write_trace(trace: Trace, path: str | Path) -> None:
     if path.exists() and Path(trace.source.path).exists() and path.samefile(trace.source.path):
         raise TraceError(f"{path}: this is the file the trace was read from; give the output another name")
     data = "".join(_csv_lines(trace) if ".csv" in form else _json_lines(trace)).encode()
-    _replace(path, gzip.compress(data, mtime=0) if form.endswith(".gz") else data)  # no time stamp: equal traces, equal bytes
+    if form.endswith(".gz"):
+        data = gzip.compress(data, mtime=0)  # no time stamp: equal traces, equal bytes
+    _replace(path, data)
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -105,7 +105,7 @@ def test_a_wrong_number_of_hash_ids_is_refused(tmp_path, tokens, num_ids, expect
     path = write(tmp_path, MOONCAKE.format(0, 512, [0]) + MOONCAKE.format(0, tokens, list(range(num_ids))))
     assert complaint(path) == (f":2: hash_ids has {num_ids} ids for a prompt of {tokens} tokens, expected {expected} (one for each 512 "
                                "tokens or part of them); the row is damaged, or its blocks have another size: then use the plain columns "
-                               "and state prefix_block_tokens")
+                               "and state the size of a block in a column prefix_block_tokens")
 
 
 def test_mooncake_read_as_16_token_blocks_is_refused_and_not_shortened(tmp_path):
@@ -133,6 +133,12 @@ def test_the_size_of_a_prefix_block_is_one_number(tmp_path, sizes):
     first, second = sizes.split(",")
     text = f"prompt_tokens,output_tokens,prefix_ids,prefix_block_tokens\n5,5,1,{first}\n5,5,1,{second}\n"
     assert "prefix_block_tokens must be" in complaint(write(tmp_path, text))
+
+
+def test_the_size_of_a_prefix_block_is_one_number_over_chunks_too(tmp_path, monkeypatch):
+    monkeypatch.setattr("pagesim.trace.source_file._CHUNK_BYTES", 16)
+    text = "prompt_tokens,output_tokens,prefix_ids,prefix_block_tokens\n" + "5,5,1,16\n" * 9 + "5,5,1,32\n" * 9
+    assert complaint(write(tmp_path, text)) == ": prefix_block_tokens must be the same number in all rows, got 16 and 32"
 
 
 def test_a_missing_column_lists_what_was_seen_and_what_is_understood(tmp_path):
