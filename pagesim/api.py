@@ -9,8 +9,13 @@ if TYPE_CHECKING:
     from pagesim.config import Case, Experiment
 
 
-def simulate(what: "str | Path | Case | Experiment", overrides: tuple[str, ...] = (), *, jobs: int = 1,
-             folder: str | Path | None = None) -> Simulation:
+def simulate(
+    what: "str | Path | Case | Experiment",
+    overrides: tuple[str, ...] = (),
+    *,
+    jobs: int = 1,
+    folder: str | Path | None = None,
+) -> Simulation:
     """Run a config file, an experiment or one case of it.
 
     Args:
@@ -20,10 +25,11 @@ def simulate(what: "str | Path | Case | Experiment", overrides: tuple[str, ...] 
         folder: where to write the run folder; None for nowhere.
 
     Returns:
-        The figures of all cases (``metrics``, the object that ``--json`` prints) and each case's ``Result`` by its name.
+        ``metrics``, the object that ``--json`` prints, and ``results``, each case's ``Result`` by its name.
 
     Raises:
-        PagesimError: something in the config or the trace is wrong; a case's own error is in ``metrics["failed"]`` where others ran.
+        PagesimError: something in the config or the trace is wrong; where other cases ran, a case's own error is in
+            ``metrics["failed"]`` instead.
         KeyboardInterrupt: Ctrl-C; with a folder, what had finished is there.
 
     Example:
@@ -36,7 +42,9 @@ def simulate(what: "str | Path | Case | Experiment", overrides: tuple[str, ...] 
         experiment = Experiment(path=what.name, cases=(what,))
     else:
         experiment = what if isinstance(what, Experiment) else load(what, overrides)
-    simulation = run_experiment(experiment, jobs=jobs, folder=None if folder is None else Path(folder), keep_results=True)
+    simulation = run_experiment(
+        experiment, jobs=jobs, folder=None if folder is None else Path(folder), keep_results=True
+    )
     if simulation.interrupted:
         raise KeyboardInterrupt
     return simulation

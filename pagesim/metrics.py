@@ -1,6 +1,6 @@
 """From a run's sums to the figures a user reads: shares of capacity, means, peaks, rates and percentiles.
 
-Everything is plain JSON: ``None`` where a quantity does not exist (a window without time, nothing completed), never NaN.
+Plain JSON: ``None`` where a quantity does not exist (a window without time, nothing completed), never NaN.
 """
 
 from dataclasses import asdict
@@ -44,8 +44,10 @@ def metrics(result: Result, trace: Trace, allocator: Contiguous | Paged) -> dict
         "internal_fragmentation": internal_fragmentation(busy),
         "external_fragmentation": external_fragmentation(busy),
         "peak": {key: int(value) for key, value in asdict(result.peaks).items() if key not in ("step", "time_s")},
-        "mean": {"running": ratio(busy[Column.RUNNING], busy[Column.TIME]),
-                 "waiting": ratio(busy[Column.WAITING], busy[Column.TIME])},
+        "mean": {
+            "running": ratio(busy[Column.RUNNING], busy[Column.TIME]),
+            "waiting": ratio(busy[Column.WAITING], busy[Column.TIME]),
+        },
         "waiting_request_s": {cause: float(value) for cause, value in zip(WAIT_CAUSES, result.wait_s)},
         **{key: int(value) for key, value in asdict(result.counters).items() if key != "steps"},
         "throughput": throughput(result),
@@ -69,16 +71,24 @@ def request_counts(status: np.ndarray, num_kept: int) -> dict:
     completed, unfinished = counts.pop("completed"), counts.pop("unfinished")
     rejected = sum(counts.values())
     if completed + rejected + unfinished != num_kept:
-        raise PagesimError(f"requests were lost: {num_kept:,} kept, but {completed:,} completed + {rejected:,} rejected + "
-                           f"{unfinished:,} unfinished; this is a bug in pagesim, please report it with the config")
+        raise PagesimError(
+            f"requests were lost: {num_kept:,} kept, but {completed:,} completed + {rejected:,} rejected + "
+            f"{unfinished:,} unfinished; this is a bug in pagesim, please report it with the config"
+        )
     return {"completed": completed, "rejected": rejected, "unfinished": unfinished, "rejected_by_reason": counts}
 
 
 def times(result: Result) -> dict:
     """Length of the run and of its windows in seconds; with a warm-up, of what follows it."""
     seconds = {window: float(row[Column.TIME]) for window, row in zip(WINDOWS, result.integrals)}
-    return {"simulated_s": seconds["run"], "busy_s": seconds["busy"], "queued_s": seconds["queued"],
-            "saturated_s": seconds["saturated"], "end_s": float(result.end_s), "steps": int(result.counters.steps)}
+    return {
+        "simulated_s": seconds["run"],
+        "busy_s": seconds["busy"],
+        "queued_s": seconds["queued"],
+        "saturated_s": seconds["saturated"],
+        "end_s": float(result.end_s),
+        "steps": int(result.counters.steps),
+    }
 
 
 def ledger(window: np.ndarray, capacity_slots: int) -> dict[str, float] | None:
@@ -95,31 +105,35 @@ def ledger(window: np.ndarray, capacity_slots: int) -> dict[str, float] | None:
 def sosp23(shares: dict[str, float] | None) -> dict[str, float] | None:
     """The same shares as Figure 2 of the PagedAttention paper groups them.
 
-    ``internal`` is what was asked for and never filled; a buddy's rounding is in ``external_and_others``, as all free slots are.
+    ``internal`` is what was asked for and never filled; a buddy's rounding counts as external.
     """
     if shares is None:
         return None
     others = ("rounding", "cached", "stranded", "idle", "remainder")
-    return {"token_states": shares["token_states"], "reserved": shares["reserved"], "internal": shares["overreserved"],
-            "external_and_others": sum(shares[part] for part in others)}
+    return {
+        "token_states": shares["token_states"],
+        "reserved": shares["reserved"],
+        "internal": shares["overreserved"],
+        "external_and_others": sum(shares[part] for part in others),
+    }
 
 
 def allocated(window: np.ndarray) -> float:
     """Slot-seconds owned by sequences: token states + reserved + overreserved + rounding."""
-    return float(window[Column.TOKEN_STATES:Column.ROUNDING + 1].sum())
+    return float(window[Column.TOKEN_STATES : Column.ROUNDING + 1].sum())
 
 
 def internal_fragmentation(window: np.ndarray) -> float | None:
-    """``(reserved + overreserved + rounding) / allocated``, a ratio of time-weighted sums; None where nothing was allocated."""
-    return ratio(window[Column.RESERVED:Column.ROUNDING + 1].sum(), allocated(window))
+    """``(reserved + overreserved + rounding) / allocated``, a ratio of time-weighted sums; None where that is 0 / 0."""
+    return ratio(window[Column.RESERVED : Column.ROUNDING + 1].sum(), allocated(window))
 
 
 def external_fragmentation(window: np.ndarray) -> dict[str, float | None]:
     """Four measures side by side, because they disagree (semantics.md §4); time-weighted means.
 
-    ``largest_hole`` = 1 - largest hole / free. ``unusable`` = share of the free slots that pieces of the size of the waiting
-    head cannot use. ``extfrag_index`` = Linux's, 0 (want of memory) to 1000 (fragmentation), over the steps in which the head
-    finds no hole; None where there were none. ``blocked_by_fragmentation`` = share of the time with stranded slots.
+    ``largest_hole`` = 1 - largest hole / free. ``unusable`` = share of the free slots that pieces of the waiting head's
+    size cannot use. ``extfrag_index`` = Linux's, 0 (want of memory) to 1000 (fragmentation), over steps in which the
+    head finds no hole; None without any. ``blocked_by_fragmentation`` = share of the time with stranded slots.
     """
     return {
         "largest_hole": ratio(window[Column.LARGEST_HOLE], window[Column.TIME]),
@@ -134,17 +148,20 @@ def throughput(result: Result) -> dict[str, float | None]:
     seconds = result.integrals[_RUN, Column.TIME]
     done = result.requests.status == _COMPLETED
     if result.warmup_s > 0:
-        # The window starts with a step; a request that ended just then ended in the step before.  The tolerance is far below a step.
+        # The window starts with a step; a request that ended just then ended in the step before.  The tolerance is far
+        # below a step.
         done &= result.requests.finish_s > result.end_s - seconds + 1e-9 * result.end_s
-    return {"requests_per_s": ratio(int(np.count_nonzero(done)), seconds),
-            "output_tokens_per_s": ratio(result.counters.output_tokens, seconds)}
+    return {
+        "requests_per_s": ratio(int(np.count_nonzero(done)), seconds),
+        "output_tokens_per_s": ratio(result.counters.output_tokens, seconds),
+    }
 
 
 def latencies(requests: Requests, output_tokens: np.ndarray, warmup_s: float) -> dict[str, dict[str, float | None]]:
     """Mean and nearest-rank percentiles in seconds, of completed requests that arrived at or after ``warmup_s``.
 
-    queue = first admission - arrival; ttft = first token - arrival; tpot = (finish - first token)/(output tokens - 1), only
-    of requests with more than one; e2e = finish - arrival.  One latency is computed at a time, in place: a trace may have
+    queue = first admission - arrival; ttft = first token - arrival; tpot = (finish - first token)/(output tokens - 1),
+    only of requests with more than one; e2e = finish - arrival.  One is computed at a time, in place: a trace may have
     tens of millions of requests.
     """
     chosen = requests.status == _COMPLETED
@@ -177,8 +194,10 @@ def summary(values: np.ndarray) -> dict[str, float | None]:
 
 def histograms(counts: Histograms) -> dict[str, list | None]:
     """Each as rows ``[low, high, count]`` of its bins that are not empty; a bin holds low <= value < high."""
-    return {name: None if bins is None else [[*_bin_edges(k), bins[k].item()] for k in np.flatnonzero(bins).tolist()]
-            for name, bins in vars(counts).items()}
+    return {
+        name: None if bins is None else [[*_bin_edges(k), bins[k].item()] for k in np.flatnonzero(bins).tolist()]
+        for name, bins in vars(counts).items()
+    }
 
 
 def _bin_edges(k: int) -> tuple[int, int]:

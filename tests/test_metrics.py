@@ -10,8 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagesim.allocators.spec import Contiguous, Paged
-from pagesim.engine.result import (PARTS, STATUSES, WAIT_CAUSES, WINDOWS, Column, Counters, Histograms, Peaks, Requests,
-                                   Result, Timeline)
+from pagesim.engine.result import (
+    PARTS,
+    STATUSES,
+    WAIT_CAUSES,
+    WINDOWS,
+    Column,
+    Counters,
+    Histograms,
+    Peaks,
+    Requests,
+    Result,
+    Timeline,
+)
 from pagesim.errors import PagesimError
 from pagesim.metrics import latencies, metrics, summary
 from pagesim.trace.trace import Trace
@@ -30,8 +41,14 @@ def window(time_s=0.0, **columns):
 def requests_of(rows):
     """Rows of (arrival, first scheduled, first token, finish, status)."""
     arrival, scheduled, first, finish = (np.array([row[k] for row in rows], dtype=np.float64) for k in range(4))
-    return Requests(arrival, scheduled, first, finish, np.array([row[4] for row in rows], dtype=np.int8),
-                    np.zeros(len(rows), dtype=np.int32))
+    return Requests(
+        arrival,
+        scheduled,
+        first,
+        finish,
+        np.array([row[4] for row in rows], dtype=np.int8),
+        np.zeros(len(rows), dtype=np.int32),
+    )
 
 
 def timeline():
@@ -45,8 +62,20 @@ def run_of(rows, busy=None, *, end_s=10.0, warmup_s=0.0, run=None, counters=Coun
     if busy is not None:
         integrals[WINDOWS.index("busy")] = busy
     empty = np.zeros(64, dtype=np.int64)
-    return Result(100, None, None, end_s, warmup_s, integrals, np.zeros(len(WAIT_CAUSES)), counters, Peaks(),
-                  Histograms(None, empty, empty, None), requests_of(rows), timeline())
+    return Result(
+        100,
+        None,
+        None,
+        end_s,
+        warmup_s,
+        integrals,
+        np.zeros(len(WAIT_CAUSES)),
+        counters,
+        Peaks(),
+        Histograms(None, empty, empty, None),
+        requests_of(rows),
+        timeline(),
+    )
 
 
 def trace_of(output_tokens):
@@ -86,13 +115,19 @@ def test_percentiles_are_nearest_rank(values):
 def test_rounding_is_internal_in_the_textbook_and_external_in_figure_2():
     row = window(1.0, token_states=20, reserved=10, overreserved=5, rounding=15, stranded=30, idle=18, remainder=2)
     figures = metrics(run_of(ONE_ROW, row), trace_of([3]), Contiguous())
-    assert figures["sosp23"]["busy"] == {"token_states": 0.2, "reserved": 0.1, "internal": 0.05,
-                                         "external_and_others": pytest.approx(0.65)}
+    assert figures["sosp23"]["busy"] == {
+        "token_states": 0.2,
+        "reserved": 0.1,
+        "internal": 0.05,
+        "external_and_others": pytest.approx(0.65),
+    }
     assert figures["internal_fragmentation"] == 30 / 50
 
 
 def test_a_window_without_time_is_null_and_the_whole_is_strict_json():
-    figures = metrics(run_of([(0, math.nan, math.nan, math.nan, STATUSES.index("exceeds_memory"))], end_s=0.0), trace_of([3]), Paged())
+    figures = metrics(
+        run_of([(0, math.nan, math.nan, math.nan, STATUSES.index("exceeds_memory"))], end_s=0.0), trace_of([3]), Paged()
+    )
     assert figures["ledger"] == dict.fromkeys(WINDOWS) and figures["sosp23"] == dict.fromkeys(WINDOWS)
     assert figures["utilization"] is figures["internal_fragmentation"] is figures["mean"]["running"] is None
     assert set(figures["external_fragmentation"].values()) == {None}
@@ -104,7 +139,11 @@ def test_a_window_without_time_is_null_and_the_whole_is_strict_json():
 def test_external_fragmentation_is_weighted_by_time():
     row = window(10.0, largest_hole=4.0, unusable=2.5, blocked_time=5.0, extfrag_time=2.0, extfrag=668.0)
     assert metrics(run_of(ONE_ROW, row), trace_of([3]), Contiguous())["external_fragmentation"] == {
-        "largest_hole": 0.4, "unusable": 0.25, "extfrag_index": 334.0, "blocked_by_fragmentation": 0.5}
+        "largest_hole": 0.4,
+        "unusable": 0.25,
+        "extfrag_index": 334.0,
+        "blocked_by_fragmentation": 0.5,
+    }
 
 
 def test_latencies_are_those_of_completed_requests():
@@ -113,7 +152,7 @@ def test_latencies_are_those_of_completed_requests():
     assert list(got) == ["queue", "ttft", "tpot", "e2e"]
     assert got["queue"] == {"mean": 0.5, "p50": 0.0, "p90": 1.0, "p99": 1.0}
     assert got["ttft"]["mean"] == 2.0
-    assert got["tpot"] == dict.fromkeys(("mean", "p50", "p90", "p99"), 1.0)   # the request of one token has none
+    assert got["tpot"] == dict.fromkeys(("mean", "p50", "p90", "p99"), 1.0)  # the request of one token has none
     assert got["e2e"]["p50"] == 2.0
 
 
@@ -132,10 +171,14 @@ def test_after_a_warm_up_latency_counts_later_arrivals_and_throughput_later_fini
 
 def test_every_kept_request_is_completed_rejected_or_unfinished():
     rows = [*ONE_ROW, (0, math.nan, math.nan, math.nan, UNFINISHED)] + [
-        (0, math.nan, math.nan, math.nan, STATUSES.index("exceeds_max_model_len"))] * 2
+        (0, math.nan, math.nan, math.nan, STATUSES.index("exceeds_max_model_len"))
+    ] * 2
     assert metrics(run_of(rows), trace_of([3] * 4), Paged())["requests"] == {
-        "completed": 1, "rejected": 2, "unfinished": 1,
-        "rejected_by_reason": {"exceeds_max_model_len": 2, "exceeds_memory": 0, "exceeds_scheduling": 0}}
+        "completed": 1,
+        "rejected": 2,
+        "unfinished": 1,
+        "rejected_by_reason": {"exceeds_max_model_len": 2, "exceeds_memory": 0, "exceeds_scheduling": 0},
+    }
     with pytest.raises(PagesimError, match="requests were lost: 5 kept, but 1 completed . 2 rejected . 1 unfinished"):
         metrics(run_of(rows), trace_of([3] * 5), Paged())
 
@@ -145,4 +188,8 @@ def test_a_histogram_lists_its_filled_bins_as_half_open_intervals():
     bins[[0, 1, 5]] = 7, 8, 9
     result = dataclasses.replace(run_of(ONE_ROW), histograms=Histograms(None, bins, None, None))
     assert metrics(result, trace_of([3]), Paged())["histograms"] == {
-        "hole_slots_s": None, "waste_slots": [[0, 1, 7], [1, 2, 8], [16, 32, 9]], "block_lifetime_steps": None, "table_run_blocks": None}
+        "hole_slots_s": None,
+        "waste_slots": [[0, 1, 7], [1, 2, 8], [16, 32, 9]],
+        "block_lifetime_steps": None,
+        "table_run_blocks": None,
+    }

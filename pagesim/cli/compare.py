@@ -13,11 +13,13 @@ _ROWS_SHOWN = 40
 def compare(
     a: Annotated[Path, typer.Argument(metavar="RUN_A", help="A run folder, or a measured timeline as CSV.")],
     b: Annotated[Path, typer.Argument(metavar="RUN_B", help="A run folder, or a measured timeline as CSV.")],
-    case: Annotated[str | None, typer.Option(help="The case to lay beside a measured timeline, where the run has several.")] = None,
+    case: Annotated[
+        str | None, typer.Option(help="The case to lay beside a measured timeline, where the run has several.")
+    ] = None,
     all: Annotated[bool, typer.Option("--all", help="Show the figures that are equal too.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Write one JSON object and nothing else.")] = False,
 ) -> None:
-    """Show how the figures of RUN_B differ from RUN_A's; or lay a measured timeline (CSV: time, running, waiting, KV %) beside a run's."""
+    """Compare two runs figure by figure, or a run with a measured timeline (time, running, waiting, KV %)."""
     measured = [path for path in (a, b) if path.is_file() and path.suffix != ".json"]
     if len(measured) == 2:
         raise InputError(f"{a} and {b} are both measured timelines; one of the two must be a run folder")
@@ -43,9 +45,10 @@ def _runs(a: Path, b: Path, *, all: bool, json: bool) -> None:
     for pair in rows:
         shown = [row for row in pair["figures"] if all or row["a"] != row["b"]]
         title = pair["a"] if pair["a"] == pair["b"] else f"A: {pair['a']}; B: {pair['b']}"
+        num_equal = sum(row["a"] == row["b"] for row in pair["figures"])
         if shown:
             print_tables([comparison_sheet(shown, title)])
-        print(f"{title}: {len(pair['figures']) - sum(row['a'] != row['b'] for row in pair['figures'])} of {len(pair['figures'])} figures are equal")
+        print(f"{title}: {num_equal} of {len(pair['figures'])} figures are equal")
 
 
 def _beside_measured(run: Path, measured: Path, case: str | None, *, json: bool) -> None:
@@ -56,7 +59,9 @@ def _beside_measured(run: Path, measured: Path, case: str | None, *, json: bool)
     document = read_document(run)
     names = [entry["name"] for entry in document["cases"]]
     if case is None and len(names) != 1:
-        raise InputError(f"{run} has {len(names)} cases; choose one with --case: {', '.join(names) or 'none has finished'}")
+        raise InputError(
+            f"{run} has {len(names)} cases; choose one with --case: {', '.join(names) or 'none has finished'}"
+        )
     if case is not None and case not in names:
         raise InputError(f"{run} has no case {case!r}; it has {', '.join(names)}")
     folder = case_folder(run, case or names[0], len(names) + len(document["failed"]))

@@ -19,8 +19,13 @@ def progress_display(names: list[str], *, quiet: bool) -> Iterator[Callable[["Pr
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Display
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f} of {task.total:,.0f} requests"),
-               TextColumn("{task.fields[speed]}"), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f} requests"),
+        TextColumn("{task.fields[speed]}"),
+        TimeRemainingColumn(),
+    )
     with Display(*columns, console=Console(stderr=True), transient=True) as display:
         line = display.add_task(names[0], total=1, speed="")
         latest: dict[int, "Progress"] = {}
@@ -33,7 +38,12 @@ def progress_display(names: list[str], *, quiet: bool) -> Iterator[Callable[["Pr
             total += (len(names) - len(latest)) * max(each.num_requests for each in latest.values())
             done = sum(each.requests_done for each in latest.values())
             speed = display.tasks[0].speed
-            display.update(line, completed=done, total=max(total, 1), speed=f"{speed:,.0f}/s" if speed else "",
-                           description=f"{ended} of {len(names)} cases · {names[progress.case]}")
+            display.update(
+                line,
+                completed=done,
+                total=max(total, 1),
+                speed=f"{speed:,.0f}/s" if speed else "",
+                description=f"{ended} of {len(names)} cases · {names[progress.case]}",
+            )
 
         yield show

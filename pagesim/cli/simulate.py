@@ -21,15 +21,31 @@ class Format(str, Enum):
 
 
 def simulate(
-    config: Annotated[Path, typer.Argument(help="The experiment, a YAML file; configs/ has some, 'pagesim config init' writes one.")],
-    overrides: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help=(
-        "Replace one key of the experiment, such as trace.limit=1000 or allocators.0.block_size=32; may be repeated."))] = [],
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write the run folder here.")] = None,
+    config: Annotated[
+        Path, typer.Argument(help="The experiment, a YAML file; configs/ has some, 'pagesim config init' writes one.")
+    ],
+    overrides: Annotated[
+        list[str],
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help=("Replace one key, such as trace.limit=1000 or allocators.0.block_size=32; may be repeated."),
+        ),
+    ] = [],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write the run folder here.")
+    ] = None,
     format: Annotated[Format, typer.Option(help="What is written to stdout.")] = Format.table,
-    json: Annotated[bool, typer.Option("--json", help="Write one JSON object and nothing else: --format json.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Write one JSON object and nothing else: --format json.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the result: no progress, no notes.")] = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes at most; the default is the cores, where it pays.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Keep the cases that an earlier run into DIR finished.")] = False,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes at most; the default is the cores, where it pays.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep the cases that an earlier run into DIR finished.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cases and stop.")] = False,
 ) -> None:
     """Replay a trace through the allocators of an experiment and account for every slot of KV memory."""
@@ -45,7 +61,9 @@ def simulate(
     raise typer.Exit(_run(experiment, Format.json if json else format, output, jobs, quiet=quiet, resume=resume))
 
 
-def _run(experiment: "Experiment", format: Format, output: Path | None, jobs: int | None, *, quiet: bool, resume: bool) -> int:
+def _run(
+    experiment: "Experiment", format: Format, output: Path | None, jobs: int | None, *, quiet: bool, resume: bool
+) -> int:
     """Run and print; the exit code: 1 where nothing completed or a case failed, 130 after Ctrl-C."""
     from pagesim.cli.progress import progress_display
     from pagesim.experiment import run_experiment

@@ -62,14 +62,24 @@ def attempt(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
     except PagesimError as error:
         return Outcome(error=error)
     except MemoryError:
-        return Outcome(error=PagesimError(f"{task.case.name}: not enough memory on this machine; set trace.limit or use fewer --jobs"))
+        return Outcome(
+            error=PagesimError(
+                f"{task.case.name}: not enough memory on this machine; set trace.limit or use fewer --jobs"
+            )
+        )
 
 
 def read_requests(options: "TraceOptions") -> Trace:
     """The trace with the arrivals that a case asks for; the file is read once for the cases that share it."""
     changed = os.stat(options.path).st_mtime_ns if os.path.exists(options.path) else None
-    return with_arrivals(_read(options.path, options.limit, options.strict, changed), options.kind, rate=options.rate, cv=options.cv,
-                         speedup=options.speedup, seed=options.seed)
+    return with_arrivals(
+        _read(options.path, options.limit, options.strict, changed),
+        options.kind,
+        rate=options.rate,
+        cv=options.cv,
+        speedup=options.speedup,
+        seed=options.seed,
+    )
 
 
 @lru_cache(maxsize=2)
@@ -80,8 +90,17 @@ def _read(path: str, limit: int | None, strict: bool, changed: int | None) -> Tr
 def _run(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
     case = task.case
     trace = read_requests(case.trace)
-    run = Run(trace, case.allocator, case.capacity.slots, case.max_model_len, case.scheduling, case.durations,
-              closed_users=case.trace.users, until_s=case.trace.until_s, warmup_s=case.trace.warmup_s)
+    run = Run(
+        trace,
+        case.allocator,
+        case.capacity.slots,
+        case.max_model_len,
+        case.scheduling,
+        case.durations,
+        closed_users=case.trace.users,
+        until_s=case.trace.until_s,
+        warmup_s=case.trace.warmup_s,
+    )
     reported_s = time.monotonic()
     while run.advance(_STEPS_AT_ONCE):
         if time.monotonic() - reported_s >= _SECONDS_BETWEEN_REPORTS:

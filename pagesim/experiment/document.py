@@ -15,18 +15,27 @@ if TYPE_CHECKING:
 
 
 def document(entries: list[dict], failed: list[dict]) -> dict:
-    """The whole JSON object.  ``trace`` and ``capacity`` hold what all cases have in common; each case has its own beside it."""
-    return {"schema_version": SCHEMA_VERSION, "trace": common([entry["trace"] for entry in entries]),
-            "capacity": common([entry["capacity"] for entry in entries]), "cases": entries, "failed": failed}
+    """The whole JSON object.  ``trace`` and ``capacity`` hold what all cases share; each case has its own too."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "trace": common([entry["trace"] for entry in entries]),
+        "capacity": common([entry["capacity"] for entry in entries]),
+        "cases": entries,
+        "failed": failed,
+    }
 
 
 def case_entry(case: "Case", trace: Trace, result: Result) -> dict:
-    return {"name": case.name, "trace": trace_facts(trace), "capacity": capacity_facts(case),
-            **metrics(result, trace, case.allocator)}
+    return {
+        "name": case.name,
+        "trace": trace_facts(trace),
+        "capacity": capacity_facts(case),
+        **metrics(result, trace, case.allocator),
+    }
 
 
 def common(facts: list[dict]) -> dict:
-    """Key by key the value that the cases agree on, those where it does not exist (None) aside; None where they differ."""
+    """Key by key the value that the cases agree on, leaving aside those that have none; None where they differ."""
     shared = {}
     for key in dict.fromkeys(key for each in facts for key in each):
         values = [each[key] for each in facts if each.get(key) is not None]
@@ -42,16 +51,23 @@ def trace_facts(trace: Trace) -> dict:
     """
     source, kept = trace.source, len(trace)
     dropped = sum(source.dropped.values())
-    read = source.read or kept    # a trace made in memory was never read
+    read = source.read or kept  # a trace made in memory was never read
     if read != dropped + kept:
-        raise PagesimError(f"{source.path}: rows were lost: {read:,} read, but {dropped:,} dropped + {kept:,} kept; "
-                           "this is a bug in pagesim, please report it with the trace's first lines")
+        raise PagesimError(
+            f"{source.path}: rows were lost: {read:,} read, but {dropped:,} dropped + {kept:,} kept; "
+            "this is a bug in pagesim, please report it with the trace's first lines"
+        )
     tokens = np.add(trace.prompt_tokens, trace.output_tokens, dtype=np.int64)
     return {
-        "format": source.format, "read": read, "dropped": dropped, "requests": kept, "sha256": source.sha256,
+        "format": source.format,
+        "read": read,
+        "dropped": dropped,
+        "requests": kept,
+        "sha256": source.sha256,
         "dropped_by_reason": dict(source.dropped),
         "sequences": kept if trace.num_samples is None else int(trace.num_samples.sum(dtype=np.int64)),
-        "smallest_tokens": int(tokens.min()) if kept else None, "largest_tokens": int(tokens.max()) if kept else None,
+        "smallest_tokens": int(tokens.min()) if kept else None,
+        "largest_tokens": int(tokens.max()) if kept else None,
         "prefix_ids": None if trace.prefix_ids is None else len(trace.prefix_ids),
         "hash_block_tokens": source.hash_block_tokens,
     }
@@ -60,6 +76,13 @@ def trace_facts(trace: Trace) -> dict:
 def capacity_facts(case: "Case") -> dict:
     """Memory in slots, bytes and blocks; ``max_concurrency`` = usable slots / max_model_len, as vLLM prints it."""
     capacity = case.capacity
-    return {"slots": capacity.slots, "usable_slots": capacity.usable_slots, "bytes": capacity.bytes,
-            "kv_bytes_per_token": capacity.kv_bytes_per_token, "blocks": capacity.blocks, "block_size": capacity.block_size, "max_model_len": case.max_model_len,
-            "max_concurrency": capacity.usable_slots / case.max_model_len}
+    return {
+        "slots": capacity.slots,
+        "usable_slots": capacity.usable_slots,
+        "bytes": capacity.bytes,
+        "kv_bytes_per_token": capacity.kv_bytes_per_token,
+        "blocks": capacity.blocks,
+        "block_size": capacity.block_size,
+        "max_model_len": case.max_model_len,
+        "max_concurrency": capacity.usable_slots / case.max_model_len,
+    }

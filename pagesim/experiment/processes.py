@@ -11,7 +11,9 @@ from pagesim.errors import PagesimError
 from pagesim.experiment.case import Outcome, Progress, Task, attempt
 
 
-def run_in_processes(tasks: list[Task], num_processes: int, on_progress: Callable[[Progress], None]) -> Iterator[tuple[Task, Outcome]]:
+def run_in_processes(
+    tasks: list[Task], num_processes: int, on_progress: Callable[[Progress], None]
+) -> Iterator[tuple[Task, Outcome]]:
     """Yield each task with its outcome as it ends.  Leaving early (Ctrl-C, ``close``) ends the workers."""
     waiting = deque(tasks)
     workers: dict[Connection, tuple[BaseProcess, Task]] = {}
@@ -24,7 +26,7 @@ def run_in_processes(tasks: list[Task], num_processes: int, on_progress: Callabl
                 process, task = workers[connection]
                 try:
                     message = connection.recv()
-                except EOFError:    # the worker is gone: a crash, or the kernel took it for want of memory
+                except EOFError:  # the worker is gone: a crash, or the kernel took it for want of memory
                     del workers[connection]
                     process.join()
                     yield task, Outcome(error=PagesimError(_death(task, process.exitcode)))
@@ -56,13 +58,13 @@ def _start(workers: dict[Connection, tuple[BaseProcess, Task]], task: Task) -> N
     ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(theirs,), daemon=True)
     process.start()
-    theirs.close()    # else its end would stay open here and a dead worker would never show
+    theirs.close()  # else its end would stay open here and a dead worker would never show
     ours.send(task)
     workers[ours] = process, task
 
 
 def _work(connection: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)    # the parent hears Ctrl-C and decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C and decides
     while (task := connection.recv()) is not None:
         connection.send(attempt(task, connection.send))
 
@@ -71,5 +73,6 @@ def _death(task: Task, exit_code: int | None) -> str:
     if exit_code is not None and exit_code < 0:
         name = signal.Signals(-exit_code).name
         return f"{task.case.name}: its process was ended by {name}" + (
-            "; often that is want of memory: use fewer --jobs" if name == "SIGKILL" else "")
+            "; often that is want of memory: use fewer --jobs" if name == "SIGKILL" else ""
+        )
     return f"{task.case.name}: its process ended with exit code {exit_code}; what it wrote above is the reason"

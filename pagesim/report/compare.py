@@ -13,8 +13,17 @@ from pagesim.report.files import flat
 _TIME_COLUMNS = {"t": 1.0, "time": 1.0, "time_s": 1.0, "t_s": 1.0, "elapsed_s": 1.0, "time_ms": 1e-3, "t_ms": 1e-3}
 _RUNNING_COLUMNS = {"running": 1.0, "num_running": 1.0, "num_requests_running": 1.0}
 _WAITING_COLUMNS = {"waiting": 1.0, "num_waiting": 1.0, "num_requests_waiting": 1.0}
-_USE_COLUMNS = {"kv_cache_pct": 0.01, "kv_pct": 0.01, "kv_percent": 0.01, "kv %": 0.01, "kv_cache_percent": 0.01,
-                "kv_cache_usage": 1.0, "kv_cache_usage_perc": 1.0, "gpu_cache_usage_perc": 1.0, "block_use_share": 1.0}
+_USE_COLUMNS = {
+    "kv_cache_pct": 0.01,
+    "kv_pct": 0.01,
+    "kv_percent": 0.01,
+    "kv %": 0.01,
+    "kv_cache_percent": 0.01,
+    "kv_cache_usage": 1.0,
+    "kv_cache_usage_perc": 1.0,
+    "gpu_cache_usage_perc": 1.0,
+    "block_use_share": 1.0,
+}
 
 QUANTITIES = ("running", "waiting", "block_use")
 
@@ -57,7 +66,9 @@ def compare_cases(a: dict, b: dict) -> list[dict]:
     rows = []
     for figure in dict.fromkeys([*left, *right]):
         values = left.get(figure), right.get(figure)
-        if any(isinstance(value, int | float) for value in values) and not any(isinstance(value, str | bool) for value in values):
+        if any(isinstance(value, int | float) for value in values) and not any(
+            isinstance(value, str | bool) for value in values
+        ):
             rows.append({"figure": figure, "a": values[0], "b": values[1], "relative": relative(*values)})
     return rows
 
@@ -72,9 +83,18 @@ def read_measured(path: Path) -> Gauges:
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
             header = [name.strip().lower().removeprefix("vllm:") for name in next(reader, [])]
-            chosen = [_column(path, header, what, known) for what, known in (
-                ("time", _TIME_COLUMNS), ("running", _RUNNING_COLUMNS), ("waiting", _WAITING_COLUMNS), ("KV cache use", _USE_COLUMNS))]
-            rows = [[_value(path, reader.line_num, row, index) * unit for index, unit in chosen] for row in reader if row]
+            chosen = [
+                _column(path, header, what, known)
+                for what, known in (
+                    ("time", _TIME_COLUMNS),
+                    ("running", _RUNNING_COLUMNS),
+                    ("waiting", _WAITING_COLUMNS),
+                    ("KV cache use", _USE_COLUMNS),
+                )
+            ]
+            rows = [
+                [_value(path, reader.line_num, row, index) * unit for index, unit in chosen] for row in reader if row
+            ]
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -88,7 +108,9 @@ def _column(path: Path, header: list[str], what: str, known: dict[str, float]) -
     for index, name in enumerate(header):
         if name in known:
             return index, known[name]
-    raise InputError(f"{path}:1: no column for {what}: found {', '.join(header) or 'nothing'}; it may be named {', '.join(known)}")
+    raise InputError(
+        f"{path}:1: no column for {what}: found {', '.join(header) or 'nothing'}; it may be named {', '.join(known)}"
+    )
 
 
 def _value(path: Path, line: int, row: list[str], index: int) -> float:
@@ -110,8 +132,13 @@ def read_timeline(path: Path) -> Gauges:
     """
     try:
         with open(path, encoding="utf-8", newline="") as file:
-            rows = [[float(row[name] or "nan") for name in ("start_s", "duration_s", "mean_running", "mean_waiting", "block_use_share")]
-                    for row in csv.DictReader(file)]
+            rows = [
+                [
+                    float(row[name] or "nan")
+                    for name in ("start_s", "duration_s", "mean_running", "mean_waiting", "block_use_share")
+                ]
+                for row in csv.DictReader(file)
+            ]
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; the run folder of an interrupted case has no timeline") from error
     table = np.array(rows).reshape(-1, 5).T
@@ -120,10 +147,12 @@ def read_timeline(path: Path) -> Gauges:
 
 def _with_gaps(start_s: np.ndarray, end_s: np.ndarray, rows: Gauges) -> Gauges:
     """Nothing runs and nothing waits before the first row, and from the end of each that no other continues."""
-    last_of_burst = np.append(start_s[1:] > end_s[:-1] * (1 + 1e-12), True)[:len(start_s)]
+    last_of_burst = np.append(start_s[1:] > end_s[:-1] * (1 + 1e-12), True)[: len(start_s)]
     where = np.concatenate(([0], np.flatnonzero(last_of_burst) + 1))
     since_s = np.concatenate(([-np.inf], end_s[last_of_burst]))
-    return Gauges(np.insert(rows.time_s, where, since_s), *(np.insert(getattr(rows, name), where, 0.0) for name in QUANTITIES))
+    return Gauges(
+        np.insert(rows.time_s, where, since_s), *(np.insert(getattr(rows, name), where, 0.0) for name in QUANTITIES)
+    )
 
 
 def at_moments(gauges: Gauges, time_s: np.ndarray) -> Gauges:
@@ -133,15 +162,24 @@ def at_moments(gauges: Gauges, time_s: np.ndarray) -> Gauges:
 
 
 def beside_measured(measured: Gauges, simulated: Gauges) -> dict:
-    """The measured moments and the run's state at each; means, peaks and the mean absolute difference of each quantity."""
+    """The measured moments and the run's state at each; each quantity's means, peaks and mean absolute difference."""
     run = at_moments(simulated, measured.time_s)
     summary = {}
     for name in QUANTITIES:
         seen, ours = getattr(measured, name), getattr(run, name)
-        summary[name] = {"measured_mean": float(seen.mean()), "run_mean": float(ours.mean()), "measured_peak": float(seen.max()),
-                         "run_peak": float(ours.max()), "mean_absolute_difference": float(np.abs(seen - ours).mean())}
-    moments = [dict(zip(("time_s", *(f"{side}_{name}" for name in QUANTITIES for side in ("measured", "run"))), values))
-               for values in zip(measured.time_s.tolist(), *(getattr(side, name).tolist() for name in QUANTITIES for side in (measured, run)))]
+        summary[name] = {
+            "measured_mean": float(seen.mean()),
+            "run_mean": float(ours.mean()),
+            "measured_peak": float(seen.max()),
+            "run_peak": float(ours.max()),
+            "mean_absolute_difference": float(np.abs(seen - ours).mean()),
+        }
+    moments = [
+        dict(zip(("time_s", *(f"{side}_{name}" for name in QUANTITIES for side in ("measured", "run"))), values))
+        for values in zip(
+            measured.time_s.tolist(), *(getattr(side, name).tolist() for name in QUANTITIES for side in (measured, run))
+        )
+    ]
     return {"summary": summary, "moments": moments}
 
 

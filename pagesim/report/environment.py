@@ -11,18 +11,25 @@ if TYPE_CHECKING:
 
 
 def environment(experiment: "Experiment", document: dict, wall_s: float) -> dict:
-    """Versions, machine, seeds and the trace's sha256.  The time taken is here because metrics.json must not depend on it."""
+    """Versions, machine, seeds, the trace's sha256, and the time taken, on which metrics.json must not depend."""
     cases = experiment.cases
     return {
         "command": sys.argv,
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in ("pagesim", "numpy", "numba")}},
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("pagesim", "numpy", "numba")},
+        },
         "platform": platform.platform(),
         "cpu": _cpu(),
         "cores": os.cpu_count(),
         "simulated_gpus": sorted({case.gpu for case in cases if case.gpu}),
         "seeds": sorted({case.trace.seed for case in cases}),
-        "traces": {str(case.trace.path): entry["trace"]["sha256"]
-                   for entry in document["cases"] for case in cases if case.name == entry["name"]},
+        "traces": {
+            str(case.trace.path): entry["trace"]["sha256"]
+            for entry in document["cases"]
+            for case in cases
+            if case.name == entry["name"]
+        },
         "wall_s": round(wall_s, 3),
     }
 

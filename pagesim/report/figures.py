@@ -1,4 +1,4 @@
-"""The figures that a run's tables show, in the order they are read: what each is called, and its text in a case's entry."""
+"""The figures of a run's tables, in the order they are read: the name of each, and its text in a case's entry."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -21,9 +21,12 @@ def groups(cases: list[dict]) -> list[Group]:
     """
     rare = [part for part in ("cached", "remainder") if any(_share(case, part) for case in cases)]
     parts = ("reserved", "overreserved", "rounding", "stranded", "idle", *rare)
-    memory = (Figure("token use", lambda case: percent(case["utilization"])), Figure("block use", lambda case: percent(case["block_use"])),
-              *(Figure(part, lambda case, part=part: percent(_share(case, part))) for part in parts),
-              Figure("internal fragm.", lambda case: percent(case["internal_fragmentation"])))
+    memory = (
+        Figure("token use", lambda case: percent(case["utilization"])),
+        Figure("block use", lambda case: percent(case["block_use"])),
+        *(Figure(part, lambda case, part=part: percent(_share(case, part))) for part in parts),
+        Figure("internal fragm.", lambda case: percent(case["internal_fragmentation"])),
+    )
     every = [Group("Memory, % of capacity", memory), _EXTERNAL, _PAPER, _TEXTBOOK, _LOAD, _LATENCY]
     contiguous = any(case["allocator"]["kind"] == "contiguous" for case in cases)
     return [group for group in every if contiguous or group is not _EXTERNAL]
@@ -73,26 +76,53 @@ def _latency(name: str, key: str) -> Callable[[dict], str]:
     return lambda case: number(case["latency"][name][key])
 
 
-_EXTERNAL = Group("External fragmentation, %", (
-    Figure("time blocked by it", _external("blocked_by_fragmentation")),
-    Figure("largest hole", _external("largest_hole")),
-    Figure("free but unusable", _external("unusable")),
-    Figure("extfrag_index", _extfrag_index)))
-_PAPER = Group("As SOSP'23 Figure 2, %", (
-    Figure("window", shown_window), Figure("token states", _paper("token_states")), Figure("reservation", _paper("reserved")),
-    Figure("internal", _paper("internal")), Figure("external & others", _paper("external_and_others"))))
-_TEXTBOOK = Group("As a textbook, %", (
-    Figure("window", shown_window), Figure("used", _textbook("token_states")),
-    Figure("internal", _textbook("reserved", "overreserved", "rounding")), Figure("external", _textbook("stranded", "remainder")),
-    Figure("free", _textbook("cached", "idle"))))
-_LOAD = Group("Load", (
-    Figure("completed", lambda case: f"{case['requests']['completed']:,}"),
-    Figure("running, mean", lambda case: number(case["mean"]["running"])),
-    Figure("running, peak", lambda case: f"{case['peak']['running']:,}"),
-    Figure("waiting, mean", lambda case: number(case["mean"]["waiting"])),
-    Figure("waiting, peak", lambda case: f"{case['peak']['waiting']:,}"),
-    Figure("preemptions", lambda case: f"{case['preemptions']:,}"),
-    Figure("requests/s", lambda case: number(case["throughput"]["requests_per_s"])),
-    Figure("output tokens/s", lambda case: number(case["throughput"]["output_tokens_per_s"]))))
-_LATENCY = Group("Latency, s", tuple(
-    Figure(f"{name} {key}", _latency(name, key)) for name in ("queue", "ttft", "tpot", "e2e") for key in ("p50", "p99")))
+_EXTERNAL = Group(
+    "External fragmentation, %",
+    (
+        Figure("time blocked by it", _external("blocked_by_fragmentation")),
+        Figure("largest hole", _external("largest_hole")),
+        Figure("free but unusable", _external("unusable")),
+        Figure("extfrag_index", _extfrag_index),
+    ),
+)
+_PAPER = Group(
+    "As SOSP'23 Figure 2, %",
+    (
+        Figure("window", shown_window),
+        Figure("token states", _paper("token_states")),
+        Figure("reservation", _paper("reserved")),
+        Figure("internal", _paper("internal")),
+        Figure("external & others", _paper("external_and_others")),
+    ),
+)
+_TEXTBOOK = Group(
+    "As a textbook, %",
+    (
+        Figure("window", shown_window),
+        Figure("used", _textbook("token_states")),
+        Figure("internal", _textbook("reserved", "overreserved", "rounding")),
+        Figure("external", _textbook("stranded", "remainder")),
+        Figure("free", _textbook("cached", "idle")),
+    ),
+)
+_LOAD = Group(
+    "Load",
+    (
+        Figure("completed", lambda case: f"{case['requests']['completed']:,}"),
+        Figure("running, mean", lambda case: number(case["mean"]["running"])),
+        Figure("running, peak", lambda case: f"{case['peak']['running']:,}"),
+        Figure("waiting, mean", lambda case: number(case["mean"]["waiting"])),
+        Figure("waiting, peak", lambda case: f"{case['peak']['waiting']:,}"),
+        Figure("preemptions", lambda case: f"{case['preemptions']:,}"),
+        Figure("requests/s", lambda case: number(case["throughput"]["requests_per_s"])),
+        Figure("output tokens/s", lambda case: number(case["throughput"]["output_tokens_per_s"])),
+    ),
+)
+_LATENCY = Group(
+    "Latency, s",
+    tuple(
+        Figure(f"{name} {key}", _latency(name, key))
+        for name in ("queue", "ttft", "tpot", "e2e")
+        for key in ("p50", "p99")
+    ),
+)

@@ -11,9 +11,16 @@ from typing import TextIO
 
 # What the numbers of a metrics entry are, where the key does not say: by their path, the longest that fits.
 _UNITS = {
-    "ledger": "share", "sosp23": "share", "utilization": "share", "block_use": "share", "internal_fragmentation": "share",
-    "external_fragmentation": "share", "external_fragmentation.extfrag_index": "", "latency": "s",
-    "peak.token_states": "slots", "peak.allocated": "slots",
+    "ledger": "share",
+    "sosp23": "share",
+    "utilization": "share",
+    "block_use": "share",
+    "internal_fragmentation": "share",
+    "external_fragmentation": "share",
+    "external_fragmentation.extfrag_index": "",
+    "latency": "s",
+    "peak.token_states": "slots",
+    "peak.allocated": "slots",
 }
 
 # Histograms are lists; a window of the ledger that is null has no figures of its own.
@@ -27,7 +34,7 @@ def json_text(value: object) -> str:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[TextIO]:
-    """A text file that takes the place of ``path`` when it is complete; a failure on the way leaves ``path`` as it was."""
+    """A text file that takes the place of ``path`` when it is complete; a failure leaves ``path`` as it was."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with open(part, "w", encoding="utf-8", newline="") as file:

@@ -8,8 +8,9 @@
     ├── requests.csv         one row a request
     └── timeline.csv         one row a stretch of steps
 
-With several cases the last four lie in a folder for each, ``DIR/cases/<name>/``, and ``DIR/config.yaml`` has the resolved cases by
-name.  ``<key>`` is the address of the case's content, so that ``--resume`` takes a result only for exactly the case that made it.
+With several cases the last four lie in a folder for each, ``DIR/cases/<name>/``, and ``DIR/config.yaml`` has the
+resolved cases by name.  ``<key>`` is the address of the case's content, so that ``--resume`` takes a result only for
+exactly the case that made it.
 """
 
 import json
@@ -26,7 +27,7 @@ SCHEMA_VERSION = 1
 
 
 def case_folder(root: Path, name: str, num_cases: int) -> Path:
-    """Where a case's files lie: in ``root`` if it is the only one of its experiment, else in a folder named after it."""
+    """Where a case's files lie: in ``root`` if its experiment has no other, else in a folder named after it."""
     return root if num_cases == 1 else root / "cases" / quote_plus(name, safe="=,")
 
 
@@ -65,10 +66,14 @@ def read_document(run: Path) -> dict:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; a run folder is what 'pagesim simulate CONFIG -o DIR' writes") from error
+        raise InputError(
+            f"{path}: {error.strerror}; a run folder is what 'pagesim simulate CONFIG -o DIR' writes"
+        ) from error
     except ValueError as error:
         raise InputError(f"{path}: not the metrics.json of a run: {error}") from error
     found = document.get("schema_version") if isinstance(document, dict) else None
     if found != SCHEMA_VERSION:
-        raise InputError(f"{path}: schema_version is {found}, this pagesim reads {SCHEMA_VERSION}; run the simulation again")
+        raise InputError(
+            f"{path}: schema_version is {found}, this pagesim reads {SCHEMA_VERSION}; run the simulation again"
+        )
     return document

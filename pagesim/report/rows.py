@@ -24,21 +24,41 @@ def request_lines(trace: Trace, requests: Requests) -> Iterator[str]:
         counts = (trace.prompt_tokens[rows].tolist(), output.tolist(), requests.preemptions[rows].tolist())
         # Moments as they are, to the last digit; differences to the nanosecond.
         moments = (map(repr, column.tolist()) for column in (arrival, scheduled, first, finish))
-        spans = (np.round(column, 9).tolist() for column in (scheduled - arrival, first - arrival, tpot, finish - arrival))
+        spans = (
+            np.round(column, 9).tolist() for column in (scheduled - arrival, first - arrival, tpot, finish - arrival)
+        )
         yield from _lines(zip(numbers, statuses, *counts, *moments, *spans))
 
 
 def timeline_lines(timeline: Timeline, capacity_slots: int) -> Iterator[str]:
     """CSV of the timeline; ``mean_*`` is weighted by time, ``block_use_share`` is allocated / capacity."""
     parts = [f"mean_{part}_slots" for part in PARTS]
-    yield ("first_step,start_s,duration_s,mean_running,mean_waiting,block_use_share," + ",".join(parts)
-           + ",max_token_states_slots,max_allocated_slots,max_running,max_waiting,"
-             "prefill_tokens,decode_tokens,preemptions,admissions,completions\n")
+    yield (
+        "first_step,start_s,duration_s,mean_running,mean_waiting,block_use_share,"
+        + ",".join(parts)
+        + ",max_token_states_slots,max_allocated_slots,max_running,max_waiting,"
+        "prefill_tokens,decode_tokens,preemptions,admissions,completions\n"
+    )
     t = timeline
     block_use = t.mean_parts[:, :4].sum(axis=1) / capacity_slots
-    columns = (t.first_step, t.start_s, t.duration_s, t.mean_running, t.mean_waiting, block_use, *t.mean_parts.T,
-               t.max_token_states, t.max_allocated, t.max_running, t.max_waiting,
-               t.prefill_tokens, t.decode_tokens, t.preemptions, t.admissions, t.completions)
+    columns = (
+        t.first_step,
+        t.start_s,
+        t.duration_s,
+        t.mean_running,
+        t.mean_waiting,
+        block_use,
+        *t.mean_parts.T,
+        t.max_token_states,
+        t.max_allocated,
+        t.max_running,
+        t.max_waiting,
+        t.prefill_tokens,
+        t.decode_tokens,
+        t.preemptions,
+        t.admissions,
+        t.completions,
+    )
     yield from _lines(zip(*(column.tolist() for column in columns)))
 
 

@@ -40,15 +40,27 @@ def side_by_side(cases: list[dict]) -> Sheet:
 
 def row_by_row(cases: list[dict]) -> list[Sheet]:
     """A row a case, a column a figure, a sheet a group."""
-    return [Sheet(group.title, ("case", *(figure.name for figure in group.figures)),
-                  tuple((case["name"], *(figure.text(case) for figure in group.figures)) for case in cases))
-            for group in groups(cases)]
+    return [
+        Sheet(
+            group.title,
+            ("case", *(figure.name for figure in group.figures)),
+            tuple((case["name"], *(figure.text(case) for figure in group.figures)) for case in cases),
+        )
+        for group in groups(cases)
+    ]
 
 
 def comparison_sheet(rows: list[dict], title: str) -> Sheet:
     """Rows of ``compare``: a figure in two runs and its relative difference."""
-    cells = tuple((row["figure"], number(row["a"]), number(row["b"]),
-                   "–" if row["relative"] is None else f"{100 * row['relative']:+.2f} %") for row in rows)
+    cells = tuple(
+        (
+            row["figure"],
+            number(row["a"]),
+            number(row["b"]),
+            "–" if row["relative"] is None else f"{100 * row['relative']:+.2f} %",
+        )
+        for row in rows
+    )
     return Sheet(title, ("figure", "A", "B", "B against A"), cells)
 
 
@@ -57,17 +69,27 @@ def measured_sheets(both: dict, most_rows: int) -> list[Sheet]:
     step = -(-len(both["moments"]) // most_rows)
     summary = tuple((name.replace("_", " "), *map(number, values.values())) for name, values in both["summary"].items())
     moments = tuple(tuple(map(number, moment.values())) for moment in both["moments"][::step])
-    return [Sheet("A measured timeline beside the run's; block use as a share",
-                  ("quantity", "measured mean", "run mean", "measured peak", "run peak", "mean absolute difference"), summary),
-            Sheet("At the measured moments" + (f" (one of {step})" if step > 1 else ""),
-                  ("time, s", "running, measured", "run", "waiting, measured", "run", "block use, measured", "run"), moments)]
+    return [
+        Sheet(
+            "A measured timeline beside the run's; block use as a share",
+            ("quantity", "measured mean", "run mean", "measured peak", "run peak", "mean absolute difference"),
+            summary,
+        ),
+        Sheet(
+            "At the measured moments" + (f" (one of {step})" if step > 1 else ""),
+            ("time, s", "running, measured", "run", "waiting, measured", "run", "block use, measured", "run"),
+            moments,
+        ),
+    ]
 
 
 def rich_table(sheet: Sheet) -> "Table":
     from rich import box
     from rich.table import Table
 
-    table = Table(title=sheet.title or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title=sheet.title or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False
+    )
     for k, heading in enumerate(sheet.columns):
         table.add_column(heading, justify="right" if k else "left", overflow="fold")
     for row in sheet.rows:
@@ -81,6 +103,7 @@ def rich_table(sheet: Sheet) -> "Table":
 
 def markdown(sheet: Sheet) -> str:
     """The sheet as a GitHub table, with its title above it."""
+
     def line(cells: tuple[str, ...]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 

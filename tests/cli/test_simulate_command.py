@@ -9,8 +9,25 @@ import yaml
 from tiny import write_experiment
 
 PAGED = "[{kind: paged, block_size: 16}]"
-CASE_KEYS = {"name", "allocator", "requests", "time", "ledger", "sosp23", "utilization", "internal_fragmentation", "external_fragmentation",
-             "peak", "mean", "preemptions", "recomputed_tokens", "swapped_blocks", "copied_tokens", "throughput", "latency"}
+CASE_KEYS = {
+    "name",
+    "allocator",
+    "requests",
+    "time",
+    "ledger",
+    "sosp23",
+    "utilization",
+    "internal_fragmentation",
+    "external_fragmentation",
+    "peak",
+    "mean",
+    "preemptions",
+    "recomputed_tokens",
+    "swapped_blocks",
+    "copied_tokens",
+    "throughput",
+    "latency",
+}
 
 
 def refuse(constant):
@@ -66,7 +83,10 @@ def test_csv_and_markdown_hold_the_same_cases(pagesim, tmp_path):
 
 def test_two_forms_at_once_are_refused(pagesim, tmp_path):
     ended = pagesim("simulate", write_experiment(tmp_path), "--json", "--format", "csv")
-    assert ended.code == 2 and ended.err == "pagesim: --json and --format csv ask for two forms at once; give one of them\n"
+    assert (
+        ended.code == 2
+        and ended.err == "pagesim: --json and --format csv ask for two forms at once; give one of them\n"
+    )
 
 
 def test_a_run_in_which_nothing_completed_exits_1_with_complete_output(pagesim, tmp_path):
@@ -90,7 +110,9 @@ def test_a_mistake_is_one_message_and_exit_code_2(pagesim, tmp_path):
 
 def test_set_replaces_a_key(pagesim, tmp_path):
     config = write_experiment(tmp_path, allocators=PAGED)
-    document = json.loads(pagesim("simulate", config, "--json", "--set", "allocators.0.block_size=32", "--set", "trace.limit=2").out)
+    document = json.loads(
+        pagesim("simulate", config, "--json", "--set", "allocators.0.block_size=32", "--set", "trace.limit=2").out
+    )
     assert document["capacity"]["block_size"] == 32 and document["trace"]["requests"] == 2
 
 
@@ -165,7 +187,9 @@ def test_ctrl_c_shows_what_has_finished_and_exits_130(pagesim, tmp_path, monkeyp
     assert json.loads((tmp_path / "run" / "metrics.json").read_text()) == document
 
 
-@pytest.mark.parametrize("arguments, text", [(("--version",), "pagesim 0."), (("--help",), "simulate"), (("simulate", "--help"), "--resume")])
+@pytest.mark.parametrize(
+    "arguments, text", [(("--version",), "pagesim 0."), (("--help",), "simulate"), (("simulate", "--help"), "--resume")]
+)
 def test_help_and_version_answer(pagesim, arguments, text):
     ended = pagesim(*arguments)
     assert ended.code == 0 and text in ended.out

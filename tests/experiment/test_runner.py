@@ -57,8 +57,12 @@ def test_a_worker_that_dies_costs_its_own_case_only(tmp_path):
     cases = (experiment.cases[0], deadly, *experiment.cases[2:])
     ran = run_experiment(dataclasses.replace(experiment, cases=cases), jobs=2)
     assert len(ran.metrics["cases"]) == 3
-    assert ran.metrics["failed"] == [{"name": deadly.name, "error": f"{deadly.name}: its process ended with exit code 7; what it wrote "
-                                                                     "above is the reason"}]
+    assert ran.metrics["failed"] == [
+        {
+            "name": deadly.name,
+            "error": f"{deadly.name}: its process ended with exit code 7; what it wrote above is the reason",
+        }
+    ]
 
 
 def test_resume_takes_finished_cases_and_runs_the_rest(tmp_path, monkeypatch):
@@ -66,11 +70,13 @@ def test_resume_takes_finished_cases_and_runs_the_rest(tmp_path, monkeypatch):
     whole = run_experiment(experiment, folder=run).metrics
     kept, lost = sorted((run / "cases").glob("*/case-*.json"))[:2]
     lost.unlink()
-    kept.write_text(kept.read_text().replace('"preemptions": 0', '"preemptions": 12345'))    # shows that it is not run again
+    kept.write_text(
+        kept.read_text().replace('"preemptions": 0', '"preemptions": 12345')
+    )  # shows that it is not run again
     resumed = run_experiment(experiment, folder=run, resume=True).metrics
     assert sum(case["preemptions"] == 12345 for case in resumed["cases"]) == 1
     assert [case["name"] for case in resumed["cases"]] == [case["name"] for case in whole["cases"]]
-    assert run_experiment(experiment, folder=run).metrics == whole    # without resume everything runs
+    assert run_experiment(experiment, folder=run).metrics == whole  # without resume everything runs
 
 
 def test_resume_does_not_take_another_experiments_result(tmp_path):
@@ -79,7 +85,7 @@ def test_resume_does_not_take_another_experiments_result(tmp_path):
     assert run_experiment(load(config, ("seed=1",)), folder=run, resume=True).metrics["cases"]
     longer = load(config, ("durations.step_s=0.5",))
     assert run_experiment(longer, folder=run, resume=True).metrics == run_experiment(longer).metrics
-    write_experiment(tmp_path, rows=((0.0, 9, 9),))    # the same config, another trace
+    write_experiment(tmp_path, rows=((0.0, 9, 9),))  # the same config, another trace
     assert run_experiment(load(config), folder=run, resume=True).metrics["trace"]["requests"] == 1
 
 

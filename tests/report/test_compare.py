@@ -6,9 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagesim.errors import InputError
-from pagesim.report.compare import (Gauges, at_moments, beside_measured, compare_cases, pair_cases, read_measured, read_timeline, relative)
+from pagesim.report.compare import (
+    Gauges,
+    at_moments,
+    beside_measured,
+    compare_cases,
+    pair_cases,
+    read_measured,
+    read_timeline,
+    relative,
+)
 
-HEADER = ("first_step,start_s,duration_s,mean_running,mean_waiting,block_use_share\n")
+HEADER = "first_step,start_s,duration_s,mean_running,mean_waiting,block_use_share\n"
 
 
 @given(st.floats(0.1, 10), st.floats(0.1, 10))
@@ -16,15 +25,22 @@ def test_the_relative_difference_leads_from_a_to_b(a, b):
     assert a * (1 + relative(a, b)) == pytest.approx(b)
 
 
-@pytest.mark.parametrize("a, b, expected", [(None, 1, None), (1, None, None), (0, 1, None), (0, 0, 0.0), (2, 3, 0.5), (-2, -3, -0.5)])
+@pytest.mark.parametrize(
+    "a, b, expected", [(None, 1, None), (1, None, None), (0, 1, None), (0, 0, 0.0), (2, 3, 0.5), (-2, -3, -0.5)]
+)
 def test_a_relative_difference_exists_only_where_it_means_something(a, b, expected):
     assert relative(a, b) == expected
 
 
 def test_every_number_is_compared_and_no_text():
-    rows = compare_cases({"name": "x", "utilization": 0.5, "allocator": {"kind": "paged", "block_size": 16}},
-                         {"name": "y", "utilization": 0.25, "allocator": {"kind": "paged", "block_size": 32}})
-    assert [(row["figure"], row["relative"]) for row in rows] == [("utilization_share", -0.5), ("allocator.block_size", 1.0)]
+    rows = compare_cases(
+        {"name": "x", "utilization": 0.5, "allocator": {"kind": "paged", "block_size": 16}},
+        {"name": "y", "utilization": 0.25, "allocator": {"kind": "paged", "block_size": 32}},
+    )
+    assert [(row["figure"], row["relative"]) for row in rows] == [
+        ("utilization_share", -0.5),
+        ("allocator.block_size", 1.0),
+    ]
 
 
 def test_cases_pair_by_name_and_single_cases_always():
@@ -42,17 +58,26 @@ def test_a_measured_timeline_is_read_by_its_usual_names_in_its_units(tmp_path):
     path.write_bytes(b"t,prompt_throughput,running,waiting,kv_cache_pct\r\n1.0,9,5,2,13.22\r\n2.0,9,16,0,39.7\r\n")
     measured = read_measured(path)
     assert measured.running.tolist() == [5, 16] and measured.block_use == pytest.approx([0.1322, 0.397])
-    path.write_text("time_ms,vllm:num_requests_running,vllm:num_requests_waiting,vllm:kv_cache_usage_perc\n500,1,0,0.25\n")
+    path.write_text(
+        "time_ms,vllm:num_requests_running,vllm:num_requests_waiting,vllm:kv_cache_usage_perc\n500,1,0,0.25\n"
+    )
     assert read_measured(path) == Gauges(*[pytest.approx(value) for value in (0.5, 1, 0, 0.25)])
 
 
-@pytest.mark.parametrize("text, message", [
-    ("t,running,waiting\n1,2,3\n", "measured.csv:1: no column for KV cache use: found t, running, waiting; it may be named kv_cache_pct"),
-    ("t,running,waiting,kv_pct\n1,2,3,4\n2,x,3,4\n", "measured.csv:3: column 2 must be a finite number, got 'x'"),
-    ("t,running,waiting,kv_pct\n1,2,nan,4\n", "measured.csv:2: column 3 must be a finite number, got 'nan'"),
-    ("t,running,waiting,kv_pct\n1,2\n", "measured.csv:2: column 3 must be a finite number, got ''"),
-    ("t,running,waiting,kv_pct\n", "measured.csv: no rows below the header"),
-    ("", "measured.csv:1: no column for time: found nothing")])
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        (
+            "t,running,waiting\n1,2,3\n",
+            "measured.csv:1: no column for KV cache use: found t, running, waiting; it may be named kv_cache_pct",
+        ),
+        ("t,running,waiting,kv_pct\n1,2,3,4\n2,x,3,4\n", "measured.csv:3: column 2 must be a finite number, got 'x'"),
+        ("t,running,waiting,kv_pct\n1,2,nan,4\n", "measured.csv:2: column 3 must be a finite number, got 'nan'"),
+        ("t,running,waiting,kv_pct\n1,2\n", "measured.csv:2: column 3 must be a finite number, got ''"),
+        ("t,running,waiting,kv_pct\n", "measured.csv: no rows below the header"),
+        ("", "measured.csv:1: no column for time: found nothing"),
+    ],
+)
 def test_a_bad_measured_timeline_is_refused_with_its_place(tmp_path, text, message):
     path = tmp_path / "measured.csv"
     path.write_text(text)
@@ -79,7 +104,19 @@ def test_means_peaks_and_differences_are_over_the_measured_moments():
     measured = Gauges(np.array([0.0, 1.0]), np.array([1.0, 3.0]), np.array([0.0, 2.0]), np.array([0.5, 1.0]))
     run = Gauges(np.array([-1.0, 0.5]), np.array([1.0, 1.0]), np.array([0.0, 4.0]), np.array([0.5, 0.5]))
     both = beside_measured(measured, run)
-    assert both["summary"]["running"] == {"measured_mean": 2.0, "run_mean": 1.0, "measured_peak": 3.0, "run_peak": 1.0,
-                                          "mean_absolute_difference": 1.0}
-    assert both["moments"][1] == {"time_s": 1.0, "measured_running": 3.0, "run_running": 1.0, "measured_waiting": 2.0, "run_waiting": 4.0,
-                                  "measured_block_use": 1.0, "run_block_use": 0.5}
+    assert both["summary"]["running"] == {
+        "measured_mean": 2.0,
+        "run_mean": 1.0,
+        "measured_peak": 3.0,
+        "run_peak": 1.0,
+        "mean_absolute_difference": 1.0,
+    }
+    assert both["moments"][1] == {
+        "time_s": 1.0,
+        "measured_running": 3.0,
+        "run_running": 1.0,
+        "measured_waiting": 2.0,
+        "run_waiting": 4.0,
+        "measured_block_use": 1.0,
+        "run_block_use": 0.5,
+    }

@@ -24,18 +24,36 @@ def test_a_failed_write_leaves_the_old_file_and_no_part_of_the_new(tmp_path):
 
 
 def test_columns_carry_the_unit_that_the_key_does_not_say():
-    entry = {"ledger": {"busy": {"idle": 0.5}, "queued": None}, "latency": {"ttft": {"p50": 1.5}}, "utilization": 0.25,
-             "external_fragmentation": {"extfrag_index": 3.0, "unusable": 0.1}, "peak": {"allocated": 7, "running": 2},
-             "time": {"busy_s": 1.0}, "histograms": {"waste_slots": [[0, 1, 2]]}}
+    entry = {
+        "ledger": {"busy": {"idle": 0.5}, "queued": None},
+        "latency": {"ttft": {"p50": 1.5}},
+        "utilization": 0.25,
+        "external_fragmentation": {"extfrag_index": 3.0, "unusable": 0.1},
+        "peak": {"allocated": 7, "running": 2},
+        "time": {"busy_s": 1.0},
+        "histograms": {"waste_slots": [[0, 1, 2]]},
+    }
     assert flat(entry) == {
-        "ledger.busy.idle_share": 0.5, "latency.ttft.p50_s": 1.5, "utilization_share": 0.25,
-        "external_fragmentation.extfrag_index": 3.0, "external_fragmentation.unusable_share": 0.1, "peak.allocated_slots": 7,
-        "peak.running": 2, "time.busy_s": 1.0}
+        "ledger.busy.idle_share": 0.5,
+        "latency.ttft.p50_s": 1.5,
+        "utilization_share": 0.25,
+        "external_fragmentation.extfrag_index": 3.0,
+        "external_fragmentation.unusable_share": 0.1,
+        "peak.allocated_slots": 7,
+        "peak.running": 2,
+        "time.busy_s": 1.0,
+    }
 
 
 def test_csv_has_a_row_a_case_and_an_empty_cell_for_null():
-    document = {"cases": [{"name": "a", "ledger": {"busy": {"idle": 1.0}}, "utilization": 0.5},
-                          {"name": "b, c", "ledger": {"busy": None}, "utilization": None}]}
+    document = {
+        "cases": [
+            {"name": "a", "ledger": {"busy": {"idle": 1.0}}, "utilization": 0.5},
+            {"name": "b, c", "ledger": {"busy": None}, "utilization": None},
+        ]
+    }
     rows = list(csv.DictReader(io.StringIO(csv_text(document))))
-    assert rows == [{"name": "a", "ledger.busy.idle_share": "1.0", "utilization_share": "0.5"},
-                    {"name": "b, c", "ledger.busy.idle_share": "", "utilization_share": ""}]
+    assert rows == [
+        {"name": "a", "ledger.busy.idle_share": "1.0", "utilization_share": "0.5"},
+        {"name": "b, c", "ledger.busy.idle_share": "", "utilization_share": ""},
+    ]

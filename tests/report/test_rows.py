@@ -13,7 +13,9 @@ from pagesim.trace import Trace
 
 
 def run_of(arrival_s, prompt, output):
-    trace = Trace(np.array(arrival_s, dtype=np.float64), np.array(prompt, dtype=np.int32), np.array(output, dtype=np.int32))
+    trace = Trace(
+        np.array(arrival_s, dtype=np.float64), np.array(prompt, dtype=np.int32), np.array(output, dtype=np.int32)
+    )
     return trace, simulate(trace, Paged(16), 96, 64, Scheduling(), Linear(0.25))
 
 
@@ -21,23 +23,41 @@ def test_a_row_says_when_each_thing_happened_and_leaves_out_what_did_not():
     trace, result = run_of([0, 0, 9], [16, 63, 20], [3, 4, 1])
     rows = list(csv.DictReader(request_lines(trace, result.requests)))
     assert rows[0] == {
-        "request": "0", "status": "completed", "prompt_tokens": "16", "output_tokens": "3", "preemptions": "0", "arrival_s": "0.0",
-        "first_scheduled_s": "0.0", "first_token_s": "0.25", "finish_s": "0.75", "queue_s": "0.0", "ttft_s": "0.25", "tpot_s": "0.25",
-        "e2e_s": "0.75"}
+        "request": "0",
+        "status": "completed",
+        "prompt_tokens": "16",
+        "output_tokens": "3",
+        "preemptions": "0",
+        "arrival_s": "0.0",
+        "first_scheduled_s": "0.0",
+        "first_token_s": "0.25",
+        "finish_s": "0.75",
+        "queue_s": "0.0",
+        "ttft_s": "0.25",
+        "tpot_s": "0.25",
+        "e2e_s": "0.75",
+    }
     assert rows[1]["status"] == "exceeds_max_model_len"
-    assert {rows[1][name] for name in ("first_scheduled_s", "first_token_s", "finish_s", "queue_s", "ttft_s", "tpot_s", "e2e_s")} == {""}
-    assert rows[2]["tpot_s"] == "" and rows[2]["e2e_s"] == "0.25"    # one token has no time between tokens
+    assert {
+        rows[1][name]
+        for name in ("first_scheduled_s", "first_token_s", "finish_s", "queue_s", "ttft_s", "tpot_s", "e2e_s")
+    } == {""}
+    assert rows[2]["tpot_s"] == "" and rows[2]["e2e_s"] == "0.25"  # one token has no time between tokens
 
 
 def test_every_request_has_its_row_also_beyond_one_chunk():
-    trace, result = run_of(np.zeros(50_003), np.full(50_003, 80), np.ones(50_003))    # all rejected: quick
+    trace, result = run_of(np.zeros(50_003), np.full(50_003, 80), np.ones(50_003))  # all rejected: quick
     lines = list(request_lines(trace, result.requests))
     assert len(lines) == 50_004 and lines[-1].startswith("50002,exceeds_max_model_len,80,1,")
 
 
 def test_the_parts_of_a_timeline_row_sum_to_the_capacity_and_its_duration_is_covered():
     trace, result = run_of([0, 0.1, 5], [16, 30, 20], [30, 4, 9])
-    rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(timeline_lines(result.timeline, 96))]
+    rows = [
+        {key: float(value) for key, value in row.items()} for row in csv.DictReader(timeline_lines(result.timeline, 96))
+    ]
     assert rows and all(abs(sum(row[f"mean_{part}_slots"] for part in PARTS) - 96) < 1e-9 for row in rows)
-    assert all(abs(row["block_use_share"] * 96 - sum(row[f"mean_{part}_slots"] for part in PARTS[:4])) < 1e-9 for row in rows)
+    assert all(
+        abs(row["block_use_share"] * 96 - sum(row[f"mean_{part}_slots"] for part in PARTS[:4])) < 1e-9 for row in rows
+    )
     assert abs(sum(row["duration_s"] for row in rows) - 0.25 * result.counters.steps) < 1e-9

@@ -25,8 +25,23 @@ def test_few_cases_stand_side_by_side_and_many_have_a_row_each(document):
 
 def test_token_use_and_block_use_are_two_numbers_and_both_conventions_are_shown(document):
     names = [row[0] for row in sheets(document)[0].rows]
-    for name in ("token use", "block use", "reserved", "overreserved", "rounding", "stranded", "idle", "running, mean", "running, peak",
-                 "waiting, mean", "preemptions", "requests/s", "ttft p50", "As SOSP'23 Figure 2, %", "As a textbook, %"):
+    for name in (
+        "token use",
+        "block use",
+        "reserved",
+        "overreserved",
+        "rounding",
+        "stranded",
+        "idle",
+        "running, mean",
+        "running, peak",
+        "waiting, mean",
+        "preemptions",
+        "requests/s",
+        "ttft p50",
+        "As SOSP'23 Figure 2, %",
+        "As a textbook, %",
+    ):
         assert name in names
     (token_use,) = [row for row in sheets(document)[0].rows if row[0] == "token use"]
     assert token_use[1:] == tuple(f"{100 * case['utilization']:.2f}" for case in document["cases"])
@@ -48,7 +63,7 @@ def test_external_fragmentation_is_left_out_where_every_case_is_paged(document):
 
 
 def test_what_does_not_exist_is_a_dash(tmp_path):
-    config = write_experiment(tmp_path, max_model_len=4)    # every request is longer
+    config = write_experiment(tmp_path, max_model_len=4)  # every request is longer
     rows = {row[0]: row[1:] for row in sheets(simulate(config).metrics)[0].rows}
     assert rows["token use"] == rows["ttft p50"] == ("–", "–")
 
@@ -67,6 +82,8 @@ def test_markdown_has_as_many_cells_in_every_row(document):
         assert {line.count("|") for line in lines} == {len(sheet.columns) + 1}
 
 
-@pytest.mark.parametrize("value, text", [(None, "–"), (0.0, "0"), (1234567.8, "1,234,568"), (12.3456, "12.35"), (0.000123456, "0.0001235")])
+@pytest.mark.parametrize(
+    "value, text", [(None, "–"), (0.0, "0"), (1234567.8, "1,234,568"), (12.3456, "12.35"), (0.000123456, "0.0001235")]
+)
 def test_numbers_have_four_significant_digits(value, text):
     assert number(value) == text
