@@ -24,10 +24,13 @@ def advance(state, allocator, max_steps):
     n = state.n
     for _ in range(max_steps):
         _end_step(state, allocator)
-        if not _arrive(state, allocator):
-            return False
-        if n[WARM] == 0 and state.t[NOW] >= state.rules.warmup_s:
+        goes_on = _arrive(state, allocator)
+        if goes_on and state.t[NOW] > state.t[STEP_END]:
+            _stay_idle(state, allocator, state.t[NOW] - state.t[STEP_END])
+        if n[WARM] == 0 and (state.t[NOW] >= state.rules.warmup_s or not goes_on):
             _forget_warmup(state, allocator)
+        if not goes_on:
+            return False
         n[STEP] += 1
         n[STEP_PREFILL:WAIT_CAUSE] = 0
         n[WAIT_CAUSE] = -1
@@ -126,9 +129,7 @@ def _arrive(state, allocator):
             _let_arrive(state)
         if n[JOINED] >= n[AVAILABLE] or arrival[n[JOINED]] >= state.rules.until_s:
             return False
-        if arrival[n[JOINED]] > t[NOW]:
-            _stay_idle(state, allocator, arrival[n[JOINED]] - t[NOW])
-            t[NOW] = arrival[n[JOINED]]
+        t[NOW] = max(t[NOW], arrival[n[JOINED]])
 
 
 @HOT
@@ -533,13 +534,15 @@ def _fill_values(state, allocator):
 
 @COLD
 def _stay_idle(state, allocator, duration):
-    """Nothing runs and nothing waits: the state as it is, until the next arrival."""
+    """Between two steps nothing ran and nothing waited, though requests may have joined the queue by now."""
     n = state.n
-    n[STEP_PREFILL:WAIT_CAUSE] = 0
+    joined = n[WAITING]
+    n[WAITING], n[STALE] = 0, 1
     _ask_for_head(state, allocator)
     _fill_values(state, allocator)
     integrate(state.sums, RUN, duration)
     age_holes(allocator, duration)
+    n[WAITING], n[STALE] = joined, 1
 
 
 @HOT
@@ -577,6 +580,7 @@ def _forget_warmup(state, allocator):
     n[WARM] = 1
     n[STEPS:PEAK_STEP] = 0
     n[PEAK_STEP] = -1
+    state.t[PEAK_TIME] = 0.0
     sums.integrals[:] = 0.0
     sums.wait_s[:] = 0.0
     sums.waste[:] = 0
