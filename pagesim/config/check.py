@@ -24,6 +24,7 @@ def check(document: Document, schema: type[Keys], directory: str) -> tuple[Any, 
     """
     problems: list[Problem] = []
     left_out: list[Path] = []
+    misspelt: list[Path | None] = []
     data = {} if document.data is None else document.data
     while True:
         try:
@@ -31,7 +32,9 @@ def check(document: Document, schema: type[Keys], directory: str) -> tuple[Any, 
             return (None if left_out else config), problems
         except ValidationError as error:
             found = [(_data_path(data, details), details) for details in error.errors()]
-        new = [(path, details) for path, details in found if not any(gone[:len(path)] == path for gone in left_out)]
+        misspelt += [_meant(path, details, schema) for path, details in found]
+        new = [(path, details) for path, details in found if not any(gone[:len(path)] == path for gone in left_out)
+               and not (details["type"] == "missing" and path in misspelt)]
         for path, details in new:
             problems.append(Problem(document.place(path, of_key=details["type"] == "extra_forbidden"), _message(path, details, schema)))
         removable = [path for path, _ in new if path and isinstance(path[-1], str) and _has(data, path)]
@@ -95,7 +98,7 @@ def _message(path: Path, details: ErrorDetails, schema: type[Keys]) -> str:
         inner = _models_in(_model_at(schema, details["loc"][:-1]).model_fields[details["loc"][-1]].annotation)
         return f"{name} is missing" + (f"; it takes {', '.join(inner[0].model_fields)}" if inner else "")
     if kind == "union_tag_not_found":
-        return f"{name} needs a kind, one of {_kinds(details, schema)}" if isinstance(given, dict) else _wrong_shape(name, "a mapping such as {kind: …}", given)
+        return f"{name} needs a kind, one of {_kinds(details, schema)}"
     if kind == "union_tag_invalid":
         return _not_one_of("kind", context["tag"], [tag.strip("' ") for tag in context["expected_tags"].split(",")])
     if kind == "literal_error":
@@ -107,7 +110,12 @@ def _message(path: Path, details: ErrorDetails, schema: type[Keys]) -> str:
     if kind in _BOUNDS:
         words, bound = _BOUNDS[kind]
         return f"{key} must be {words} {context[bound]:g}, got {given}"
-    if kind in ("model_type", "model_attributes_type", "dict_type"):
+    if kind == "model_attributes_type":
+        kinds = _kinds(details, schema).split(", ")
+        return _wrong_shape(name, f"a mapping such as {{kind: {given if given in kinds else kinds[0]}}}", given)
+    if kind == "finite_number":
+        return f"{key} must be finite, got {given}"
+    if kind in ("model_type", "dict_type"):
         return _wrong_shape(name, "a mapping (key: value)", given)
     if kind == "list_type":
         return _wrong_shape(name, "a list", given)
@@ -127,12 +135,23 @@ def _not_one_of(key: str, given: Any, choices: list[str]) -> str:
     return f"{key} must be one of {', '.join(choices)}, got {shown(given)}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
-def _way_out(key: str, loc: tuple, schema: type[Keys]) -> str:
-    """The key that was meant, where it belongs, or all keys."""
+def _nearest_key(key: str, loc: tuple, schema: type[Keys]) -> str | None:
     allowed = list(_model_at(schema, loc[:-1]).model_fields)
     near = [_VLLM_NAMES[key]] if _VLLM_NAMES.get(key) in allowed else get_close_matches(key, allowed, n=1)
-    if near:
-        return f"did you mean {near[0]!r}?"
+    return near[0] if near else None
+
+
+def _meant(path: Path, details: ErrorDetails, schema: type[Keys]) -> Path | None:
+    """Where the key that an unknown one stands for would be; that it is missing need not be told too."""
+    nearest = _nearest_key(path[-1], details["loc"], schema) if details["type"] == "extra_forbidden" else None
+    return (*path[:-1], nearest) if nearest else None
+
+
+def _way_out(key: str, loc: tuple, schema: type[Keys]) -> str:
+    """The key that was meant, where it belongs, or all keys."""
+    nearest, allowed = _nearest_key(key, loc, schema), _model_at(schema, loc[:-1]).model_fields
+    if nearest:
+        return f"did you mean {nearest!r}?"
     homes = [name for name, field in Config.model_fields.items() if any(key in model.model_fields for model in _models_in(field.annotation))]
     if key in Config.model_fields:
         return f"{key} belongs at the top level"
