@@ -70,11 +70,11 @@ def _digits(text: np.ndarray, first: int, last: int) -> np.ndarray:
 def _fraction(text: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Nanoseconds after the whole second, and the column at which the zone starts."""
     fraction_ns = np.zeros(len(text), dtype=np.int64)
-    column = len(_LAYOUT)
-    running = text[:, column] == ord(".")
-    zone_at = np.where(running, column + 1, column)
+    point = len(_LAYOUT)
+    running = text[:, point] == ord(".")
+    zone_at = np.where(running, point + 1, point)
     unit_ns = _NS // 10
-    for column in range(column + 1, text.shape[1]):
+    for column in range(point + 1, text.shape[1]):
         digit = text[:, column] - np.uint8(ord("0"))
         running &= digit < 10
         if not running.any():

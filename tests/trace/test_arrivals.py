@@ -30,7 +30,8 @@ def test_drawn_arrivals_start_at_0_and_have_the_rate_and_the_spread_asked_for(ki
 @given(st.integers(0, 1000), st.integers(0, 1000))
 def test_the_seed_alone_decides_what_is_drawn(seed, other):
     few = Trace(None, ONES[:9], ONES[:9])
-    draw = lambda seed: with_arrivals(few, "poisson", rate=2, seed=seed).arrival_s.tolist()  # noqa: E731
+    def draw(seed):
+        return with_arrivals(few, "poisson", rate=2, seed=seed).arrival_s.tolist()
     assert draw(seed) == draw(seed)
     assert (draw(seed) == draw(other)) == (seed == other)
 

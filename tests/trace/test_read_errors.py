@@ -1,9 +1,12 @@
 """Bad input is an error that says where, what was found, and what to do."""
 
+import contextlib
 import gzip
 import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from trace_files import public, write
 
 from pagesim.errors import TraceError
@@ -257,6 +260,28 @@ def test_a_wall_clock_that_cannot_be_read_is_named(tmp_path, row):
     path = write(tmp_path, "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.97,1,2\n" + row)
     assert complaint(path) == (":3: arrival must be a date and time like 2023-11-16 18:17:03.9799600, with a zone in all rows or in none, got "
                                f"{row.split(',')[0]!r}")
+
+
+SAMPLES = [(HEADER + GOOD).encode(), ("x," + HEADER + "".join(f'"a,b",{row}\n' for row in GOOD.splitlines())).encode(),
+           (MOONCAKE.format(0, 1024, [0, 1]) + MOONCAKE.format(5, 12, [0])).encode(),
+           b"TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 18:17:03.97,1,2\r\n2023-11-16 18:17:04.97,1,2"]
+
+
+@settings(max_examples=400)
+@given(st.sampled_from(SAMPLES), st.lists(st.tuples(st.integers(0, 200), st.integers(0, 3), st.binary(max_size=3)), min_size=1, max_size=3))
+def test_damaged_bytes_are_read_or_refused_and_never_end_in_another_error(tmp_path_factory, data, edits):
+    for at, num_removed, inserted in edits:
+        data = data[:at] + inserted + data[at + num_removed:]
+    path = write(tmp_path_factory.getbasetemp(), data, "damaged")
+    with contextlib.suppress(TraceError):
+        source = read_trace(path).source
+        assert source.read >= 1
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_read_or_refused(tmp_path_factory, data):
+    with contextlib.suppress(TraceError):
+        read_trace(write(tmp_path_factory.getbasetemp(), data, "noise"))
 
 
 @pytest.mark.parametrize("limit", [0, -1])
