@@ -1,5 +1,6 @@
 """The ``pagesim`` program: one typer application; heavy imports happen inside the commands."""
 
+import gc
 import sys
 from typing import Annotated
 
@@ -40,6 +41,8 @@ def options(
 
 def main() -> None:
     """Run the program; a user's mistake ends in one message and its exit code, without a traceback."""
+    # Starting makes hundreds of thousands of objects that all live on; looking among them for garbage takes 0.1 s.
+    gc.set_threshold(100_000)
     try:
         app()
     except PagesimError as error:

@@ -101,7 +101,7 @@ def _nothing_completed(case: dict) -> str:
         return f"{line}: {counts['unfinished']:,} unfinished when the run ended; raise trace.until_s"
     return (
         f"{line}: all {trace['requests']:,} requests were rejected; "
-        f"prompt + output is {trace['smallest_tokens']:,} tokens in the smallest and {trace['largest_tokens']:,} in the "
-        f"largest, max_model_len is {case['capacity']['max_model_len']:,} "
+        f"prompt + output is {trace['smallest_tokens']:,} tokens in the smallest and {trace['largest_tokens']:,} in "
+        f"the largest, max_model_len is {case['capacity']['max_model_len']:,} "
         f"and the KV cache holds {case['capacity']['usable_slots']:,}"
     )
