@@ -1,6 +1,6 @@
 """The two long files of a run: one row a request, one row a stretch of the timeline; columns carry their units."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -19,15 +19,13 @@ def request_lines(trace: Trace, requests: Requests) -> Iterator[str]:
         output = trace.output_tokens[rows]
         arrival, scheduled, first, finish = (getattr(requests, name)[rows] for name in names)
         tpot = np.divide(finish - first, output - 1, out=np.full(len(output), np.nan), where=output > 1)
-        numbers = range(start, start + len(output))
         statuses = [STATUSES[code] for code in requests.status[rows].tolist()]
-        counts = (trace.prompt_tokens[rows].tolist(), output.tolist(), requests.preemptions[rows].tolist())
+        counts = (np.arange(start, start + len(output)), trace.prompt_tokens[rows], output, requests.preemptions[rows])
+        number, *lengths = map(_cells, counts)
         # Moments as they are, to the last digit; differences to the nanosecond.
-        moments = (map(repr, column.tolist()) for column in (arrival, scheduled, first, finish))
-        spans = (
-            np.round(column, 9).tolist() for column in (scheduled - arrival, first - arrival, tpot, finish - arrival)
-        )
-        yield from _lines(zip(numbers, statuses, *counts, *moments, *spans))
+        moments = map(_cells, (arrival, scheduled, first, finish))
+        spans = (scheduled - arrival, first - arrival, tpot, finish - arrival)
+        yield from _lines([number, statuses, *lengths, *moments, *(_cells(np.round(span, 9)) for span in spans)])
 
 
 def timeline_lines(timeline: Timeline, capacity_slots: int) -> Iterator[str]:
@@ -59,9 +57,17 @@ def timeline_lines(timeline: Timeline, capacity_slots: int) -> Iterator[str]:
         t.admissions,
         t.completions,
     )
-    yield from _lines(zip(*(column.tolist() for column in columns)))
+    yield from _lines([_cells(column) for column in columns])
 
 
-def _lines(rows: Iterable[tuple]) -> Iterator[str]:
-    for row in rows:
-        yield ",".join(map(str, row)).replace("nan", "") + "\n"
+def _cells(column: np.ndarray) -> list[str]:
+    """Numbers as the shortest text that reads back as the same; NaN as nothing."""
+    cells = list(map(repr, column.tolist()))
+    for row in np.flatnonzero(np.isnan(column)).tolist():
+        cells[row] = ""
+    return cells
+
+
+def _lines(columns: list[list[str]]) -> Iterator[str]:
+    for row in zip(*columns):
+        yield ",".join(row) + "\n"
