@@ -142,7 +142,7 @@ def _arrival(check: _Check, zoned: bool | None) -> np.ndarray:
     check.refuse(np.isnan(numbers), "arrival must be a finite number{got}", "arrival")
     check.refuse(numbers < 0, "arrival must not be negative{got}", "arrival")
     check.refuse(numbers / check.form.units_per_s >= _YEAR_5138_S,
-                 f"arrival{{got}} makes no sense in the unit of column {name!r}: it lies thousands of years ahead; "
+                 f"arrival makes no sense in the unit of column {name!r}{{got}}: it lies thousands of years ahead; "
                  "name the column after its unit: arrival_ms, arrival_us or arrival_ns", "arrival")
     if check.form.whole_arrivals:
         check.refuse(numbers != np.floor(numbers),

@@ -11,6 +11,7 @@ from pagesim.trace.lengths import Lengths
 from pagesim.trace.trace import Source, Trace
 
 _ATTEMPTS = 1000
+_BATCH = 2**20  # pairs drawn at once: the float64 of a whole week's requests would take gigabytes
 _MAX_INT32 = 2**31 - 1
 
 
@@ -160,17 +161,18 @@ def generate(num_requests: int, prompt: Lengths, output: Lengths, *, arrivals: S
 def _draw_lengths(rng: np.random.Generator, num: int, prompt: Lengths, output: Lengths,
                   bounds: Bounds) -> tuple[np.ndarray, np.ndarray]:
     """Pairs within the bounds, int32, each count at least 1."""
-    kept, missing = [], num
-    for _ in range(_ATTEMPTS):
-        pairs = np.maximum(np.rint([prompt.draw(rng, missing), output.draw(rng, missing)]), 1)
+    kept, missing, in_vain = [], num, 0
+    while missing:
+        batch = min(missing, _BATCH)
+        pairs = np.maximum(np.rint([prompt.draw(rng, batch), output.draw(rng, batch)]), 1)
         fits = bounds.fits(*pairs)
         kept.append(pairs[:, fits].astype(np.int32))
         missing -= int(fits.sum())
-        if not missing:
-            prompt_tokens, output_tokens = np.concatenate(kept, axis=1)
-            return prompt_tokens, output_tokens
-    raise InputError(f"of {num:,} requests {missing:,} were still outside {bounds} after {_ATTEMPTS} draws; "
-                     "widen the bounds")
+        in_vain = 0 if fits.any() else in_vain + 1
+        if in_vain == _ATTEMPTS:
+            raise InputError(f"{_ATTEMPTS:,} draws in a row gave no request within {bounds}; widen the bounds")
+    prompt_tokens, output_tokens = np.concatenate(kept, axis=1)
+    return prompt_tokens, output_tokens
 
 
 def _by_appearance(keys: np.ndarray) -> np.ndarray:

@@ -38,8 +38,8 @@ def complaint(path, **options) -> str:
     ("inf,5,5", "arrival must be a finite number, got 'inf'"),
     (",5,5", "arrival must be a finite number, got ''"),
     ("soon,5,5", "arrival must be a finite number, got 'soon'"),
-    ("1787267980082,5,5", "arrival, got '1787267980082' makes no sense in the unit of column 'arrival_s': it lies thousands of years ahead; "
-                          "name the column after its unit: arrival_ms, arrival_us or arrival_ns"),
+    ("1787267980082,5,5", "arrival makes no sense in the unit of column 'arrival_s', got '1787267980082': it lies thousands of years "
+                          "ahead; name the column after its unit: arrival_ms, arrival_us or arrival_ns"),
     ("3,5", "2 fields, the header has 3 (arrival_s, prompt_tokens, output_tokens): '3,5'; complete or remove the row"),
     ("3,5,6,7", "4 fields, the header has 3 (arrival_s, prompt_tokens, output_tokens): '3,5,6,7'; complete or remove the row"),
 ])
