@@ -63,21 +63,28 @@ def assert_same_result(result: Result, oracle: OracleRun) -> None:
 
 
 def assert_same_timeline(timeline, steps) -> None:
-    assert timeline.stride == 1
-    assert len(timeline.first_step) == len(steps)
-    expected = {
-        "first_step": [s.index for s in steps], "start_s": [s.start_s for s in steps],
-        "duration_s": [s.duration_s for s in steps], "mean_running": [s.running for s in steps],
-        "mean_waiting": [s.waiting for s in steps], "mean_parts": [s.parts for s in steps],
-        "max_token_states": [s.parts[0] for s in steps], "max_allocated": [s.instant.allocated for s in steps],
-        "max_running": [s.running for s in steps], "max_waiting": [s.waiting for s in steps],
-        "prefill_tokens": [s.prefill_tokens for s in steps], "decode_tokens": [s.decode_tokens for s in steps],
-        "preemptions": [len(s.preempted) for s in steps], "admissions": [len(s.admitted) for s in steps],
-        "completions": [len(s.finished) for s in steps],
-    }
-    for name, values in expected.items():
-        values = np.array(values).reshape(getattr(timeline, name).shape)
-        np.testing.assert_array_equal(getattr(timeline, name), values, err_msg=f"timeline {name}")
+    """A row is ``stride`` steps: means weighted by time, the largest values, and sums."""
+    groups = [steps[first:first + timeline.stride] for first in range(0, len(steps), timeline.stride)]
+    assert timeline.first_step.tolist() == [group[0].index for group in groups]
+    assert timeline.start_s.tolist() == [group[0].start_s for group in groups]
+    exactly = np.testing.assert_array_equal if timeline.stride == 1 else np.testing.assert_allclose
+    exactly(timeline.duration_s, [sum(s.duration_s for s in group) for group in groups])
+    for name, value in (("mean_parts", lambda s: s.parts), ("mean_running", lambda s: s.running),
+                        ("mean_waiting", lambda s: s.waiting)):
+        made = getattr(timeline, name)
+        expected = [weighted_mean([value(s) for s in group], [s.duration_s for s in group]) for group in groups]
+        exactly(made, np.array(expected).reshape(made.shape), err_msg=name)
+    for name, value in (("max_token_states", lambda s: s.parts[0]), ("max_allocated", lambda s: s.instant.allocated),
+                        ("max_running", lambda s: s.running), ("max_waiting", lambda s: s.waiting)):
+        assert getattr(timeline, name).tolist() == [max(map(value, group)) for group in groups], name
+    for name, value in (("prefill_tokens", lambda s: s.prefill_tokens), ("decode_tokens", lambda s: s.decode_tokens),
+                        ("preemptions", lambda s: len(s.preempted)), ("admissions", lambda s: len(s.admitted)),
+                        ("completions", lambda s: len(s.finished))):
+        assert getattr(timeline, name).tolist() == [sum(map(value, group)) for group in groups], name
+
+
+def weighted_mean(values, weights):
+    return values[0] if len(values) == 1 else np.average(np.array(values, float), axis=0, weights=weights)
 
 
 def close(values):

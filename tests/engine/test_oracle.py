@@ -1,5 +1,8 @@
 """The engine equals the oracle: every table, time, ledger integer, counter, peak and histogram of every random run."""
 
+import itertools
+
+import numpy as np
 import pytest
 from comparison import assert_engine_equals_oracle
 from hypothesis import given, settings
@@ -7,6 +10,7 @@ from hypothesis import strategies as st
 from strategies import contiguous, paged, setups
 
 from pagesim.allocators.spec import PLACEMENTS, Contiguous, Paged
+from pagesim.engine.run import Run
 
 
 @settings(max_examples=1500)
@@ -33,3 +37,18 @@ def test_engine_and_oracle_are_equal_on_a_small_block(block_size, data):
 @given(data=st.data())
 def test_engine_and_oracle_are_equal_on_growing_regions(placement, data):
     assert_engine_equals_oracle(data.draw(setups(st.just(Contiguous("grow", placement)))))
+
+
+@settings(max_examples=200)
+@given(setups(), st.lists(st.integers(1, 9), min_size=1, max_size=4))
+def test_a_run_made_in_pieces_equals_a_run_made_at_once(made, pieces):
+    at_once, in_pieces = made.make(Run), made.make(Run)
+    at_once.advance()
+    for piece in itertools.cycle(pieces):
+        if not in_pieces.advance(max_steps=piece):
+            break
+    one, other = at_once.result(), in_pieces.result()
+    np.testing.assert_array_equal(one.integrals, other.integrals)
+    assert (one.counters, one.peaks, one.end_s) == (other.counters, other.peaks, other.end_s)
+    np.testing.assert_array_equal(one.requests.finish_s, other.requests.finish_s)
+    assert one.timeline.start_s.tolist() == other.timeline.start_s.tolist()

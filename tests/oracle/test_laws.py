@@ -1,5 +1,6 @@
 """Laws that hold in every run of the oracle, whatever is chosen."""
 
+import itertools
 import math
 
 from hypothesis import given, settings
@@ -74,7 +75,7 @@ def test_no_output_token_is_made_twice(made):
 @given(setups())
 def test_time_never_runs_backwards_and_steps_do_not_overlap(made):
     steps = made.make(OracleRun).steps
-    for step, following in zip(steps, steps[1:]):
+    for step, following in itertools.pairwise(steps):
         assert step.start_s + step.duration_s <= following.start_s
     for step in steps:
         assert step.duration_s > 0 or step.prefill_tokens + step.decode_tokens == 0
