@@ -44,23 +44,29 @@ class Document:
             path = path[:-1]
         return self.values.get(path, Place(1, 1, "config"))
 
-    def replaced(self, path: Path, data: Any, key: Place, places: dict[Path, Place]) -> "Document":
-        """A copy with ``data`` at ``path``; ``places`` are those of the parts of ``data``, relative to it.
+    def part(self, path: Path) -> "Document":
+        """The document of what stands at ``path``."""
+        data = self.data
+        for step in path:
+            data = data[step]
+        keys, values = ({known[len(path):]: place for known, place in places.items() if known[:len(path)] == path} for places in (self.keys, self.values))
+        return Document(data, keys, values)
+
+    def replaced(self, path: Path, key: Place, part: "Document") -> "Document":
+        """A copy with ``part`` at ``path``, whose key stands at ``key``.
 
         Mappings on the way are made where they are missing.
 
         Raises:
             ConfigError: a list on the way has no such entry, or something on the way is neither list nor mapping.
         """
-        keys = {known: place for known, place in self.keys.items() if known[:len(path)] != path}
-        values = {known: place for known, place in self.values.items() if known[:len(path)] != path}
-        keys[path] = key
+        keys, values = ({known: place for known, place in places.items() if known[:len(path)] != path} for places in (self.keys, self.values))
         for end in range(len(path)):
             values.setdefault(path[:end], key)
             keys.setdefault(path[:end], key)
-        values |= {path + inner: place for inner, place in places.items()}
-        keys |= {path + inner: place for inner, place in places.items() if inner}
-        return Document(_with(self.data, path, data, ()), keys, values, self.problems)
+        values |= {path: key} | {path + inner: place for inner, place in part.values.items()}
+        keys |= {path + inner: place for inner, place in part.keys.items()} | {path: key}
+        return Document(_with(self.data, path, part.data, ()), keys, values, self.problems)
 
 
 def _with(data: Any, path: Path, new: Any, walked: Path) -> Any:

@@ -42,11 +42,10 @@ def overridden(document: Document, overrides: Iterable[Override]) -> Document:
         path, place = undotted(key), Place(_AFTER_THE_FILE, 0, label)
         value = parse(text, label, one_place=True)
         document.problems.extend(value.problems)
-        data = value.data
-        if isinstance(data, str) and (path == ("trace", "path") or path == ("model",) and data.endswith(".json")):
-            data = str(FilePath(data).absolute())
+        if isinstance(value.data, str) and (path == ("trace", "path") or path == ("model",) and value.data.endswith(".json")):
+            value.data = str(FilePath(value.data).absolute())
         try:
-            document = document.replaced(path, data, place, value.values or {(): place})
+            document = document.replaced(path, place, value)
         except ConfigError as error:
             raise ConfigError(f"{label}: {error}") from None
     return document

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple
 
-from pagesim.config.document import Document, Path, Problem, undotted
+from pagesim.config.document import Document, Problem, undotted
 from pagesim.config.values import shown
 from pagesim.errors import ConfigError
 
@@ -61,10 +61,7 @@ def _combinations(source: Document, target: Document, keys: list[str]) -> Iterat
 
 
 def _set(source: Document, target: Document, key: str, index: int) -> Document:
-    at: Path = ("sweep", key, index)
-    places = {path[len(at):]: place for path, place in source.values.items() if path[:len(at)] == at}
-    return target.replaced(undotted(key), source.data["sweep"][key][index], source.place(("sweep", key), of_key=True),
-                           places or {(): source.place(at)})
+    return target.replaced(undotted(key), source.place(("sweep", key), of_key=True), source.part(("sweep", key, index)))
 
 
 def _unreachable(source: Document, base: Document, key: str) -> Problem | None:
