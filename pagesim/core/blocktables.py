@@ -44,11 +44,13 @@ class BlockTables:
         for name, dtype in _ARRAYS.items():
             array = getattr(self, name)
             if array.dtype != dtype or array.ndim != 1:
-                raise InputError(f"{name} must be {np.dtype(dtype)} of one dimension, got {array.dtype} of shape {array.shape}")
+                raise InputError(f"{name} must be {np.dtype(dtype)} of one dimension, "
+                                 f"got {array.dtype} of shape {array.shape}")
         if self.block_size < 1 or self.num_blocks < 0:
-            raise InputError(f"block_size must be at least 1 and num_blocks at least 0, got {self.block_size} and {self.num_blocks}")
+            raise InputError("block_size must be at least 1 and num_blocks at least 0, "
+                             f"got {self.block_size} and {self.num_blocks}")
         if len(self.offsets) != len(self.lengths) + 1 or len(self.seq_ids) != len(self.lengths):
-            raise InputError(f"{len(self.lengths)} lengths need {len(self.lengths) + 1} offsets and {len(self.lengths)} seq_ids, "
+            raise InputError(f"{len(self.lengths)} lengths need {len(self.lengths) + 1} offsets and as many seq_ids, "
                              f"got {len(self.offsets)} and {len(self.seq_ids)}")
         if self.offsets[0] != 0 or self.offsets[-1] != len(self.block_ids) or (np.diff(self.offsets) < 0).any():
             raise InputError(f"offsets must rise from 0 to the {len(self.block_ids)} entries of block_ids")
@@ -60,6 +62,12 @@ class BlockTables:
     def table(self, seq: int) -> np.ndarray:
         """Block ids of the sequence at position ``seq``, int32, in the order of its tokens."""
         return self.block_ids[self.offsets[seq]:self.offsets[seq + 1]]
+
+    def slots(self) -> np.ndarray:
+        """Slot of every stored token, ``block · block_size + place in it``, sequence after sequence, int64."""
+        token = np.arange(self.lengths.sum()) - np.repeat(np.cumsum(self.lengths) - self.lengths, self.lengths)
+        entry = np.repeat(self.offsets[:-1], self.lengths) + token // self.block_size
+        return self.block_ids[entry].astype(np.int64) * self.block_size + token % self.block_size
 
     def validate(self, *, allow_shared: bool = False) -> None:
         """Check what the kernels rely on: an id out of range would read foreign memory.
@@ -76,11 +84,12 @@ class BlockTables:
         wrong = np.flatnonzero((self.lengths < 0) | (needed > entries))
         if len(wrong):
             seq = int(wrong[0])
-            raise InputError(f"sequence {seq} has {self.lengths[seq]} tokens and {entries[seq]} table entries of {self.block_size} "
-                             f"slots; it needs {max(int(needed[seq]), 0)} entries for a length of at least 0")
+            raise InputError(f"sequence {seq} has {self.lengths[seq]} tokens and {entries[seq]} table entries of "
+                             f"{self.block_size} slots; a length is at least 0 and needs ceil(length / block size) entries")
         wrong = np.flatnonzero((self.block_ids < 0) | (self.block_ids >= self.num_blocks))
         if len(wrong):
-            raise InputError(f"{self._place(wrong[0])} is block {self.block_ids[wrong[0]]}, outside the pool of {self.num_blocks} blocks")
+            raise InputError(f"{self._place(wrong[0])} is block {self.block_ids[wrong[0]]}, "
+                             f"outside the pool of {self.num_blocks} blocks")
         self._refuse_twice_owned(allow_shared)
 
     def _refuse_twice_owned(self, allow_shared: bool) -> None:
@@ -91,7 +100,8 @@ class BlockTables:
         twice = np.flatnonzero(np.diff(keys[order]) == 0)
         if len(twice):
             first, second = order[twice[0]], order[twice[0] + 1]
-            raise InputError(f"block {self.block_ids[first]} is owned twice: by {self._place(first)} and by {self._place(second)}")
+            raise InputError(f"block {self.block_ids[first]} is owned twice: "
+                             f"by {self._place(first)} and by {self._place(second)}")
 
     def _owners(self) -> np.ndarray:
         return np.repeat(np.arange(self.num_seqs), np.diff(self.offsets))
@@ -111,12 +121,14 @@ class BlockTables:
     def select(self, seqs: np.ndarray) -> "BlockTables":
         """The sequences at these positions, in this order, in the same pool."""
         rows = [self.table(int(seq)) for seq in seqs]
-        return from_rows(rows, self.lengths[seqs], self.block_size, self.num_blocks, seq_ids=self.seq_ids[seqs], origin=self.origin)
+        return from_rows(rows, self.lengths[seqs], self.block_size, self.num_blocks, seq_ids=self.seq_ids[seqs],
+                         origin=self.origin)
 
     def renumber(self) -> "BlockTables":
         """The same tables in the smallest pool that holds them: ids keep their order and become 0, 1, 2, …"""
         used, ids = np.unique(self.block_ids, return_inverse=True)
-        return BlockTables(ids.reshape(-1).astype(np.int32), self.offsets, self.lengths, self.block_size, len(used), self.seq_ids, self.origin)
+        return BlockTables(ids.reshape(-1).astype(np.int32), self.offsets, self.lengths, self.block_size, len(used),
+                           self.seq_ids, self.origin)
 
     def save(self, path: str | Path) -> None:
         """Write an ``.npz`` without pickled objects; the name is kept as it is given."""
@@ -125,13 +137,15 @@ class BlockTables:
                                 block_size=self.block_size, num_blocks=self.num_blocks, origin=json.dumps(self.origin))
 
 
-def from_rows(rows: list, lengths, block_size: int, num_blocks: int, *, seq_ids=None, origin: dict | None = None) -> BlockTables:
+def from_rows(rows: list, lengths, block_size: int, num_blocks: int, *, seq_ids=None,
+              origin: dict | None = None) -> BlockTables:
     """Tables from one sequence of block ids a row; ``seq_ids`` defaults to 0, 1, 2, …"""
     offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=offsets[1:])
     ids = np.concatenate([np.asarray(row, np.int32) for row in rows]) if rows else np.empty(0, np.int32)
     seq_ids = np.arange(len(rows)) if seq_ids is None else seq_ids
-    return BlockTables(ids, offsets, np.asarray(lengths, np.int64), block_size, num_blocks, np.asarray(seq_ids, np.int64), origin or {})
+    return BlockTables(ids, offsets, np.asarray(lengths, np.int64), block_size, num_blocks,
+                       np.asarray(seq_ids, np.int64), origin or {})
 
 
 def load(path: str | Path) -> BlockTables:
@@ -143,7 +157,8 @@ def load(path: str | Path) -> BlockTables:
     try:
         with np.load(path, allow_pickle=False) as file:
             if "format" not in file or str(file["format"]) != FORMAT:
-                raise InputError(f"{path}: not a snapshot of block tables ('{FORMAT}'); write one by pagesim simulate --snapshot peak")
+                raise InputError(f"{path}: not a snapshot of block tables ('{FORMAT}'); "
+                                 "pagesim simulate --snapshot peak writes one")
             arrays = {name: file[name] for name in _ARRAYS}
             return BlockTables(**arrays, block_size=int(file["block_size"]), num_blocks=int(file["num_blocks"]),
                                origin=json.loads(str(file["origin"])))

@@ -1,4 +1,4 @@
-"""The inner loop that decode and prefill share: a tile of query rows attends to a run of tokens through a block table."""
+"""The inner loop of decode and prefill: a tile of query rows attends to a run of tokens through a block table."""
 
 import os
 
@@ -11,9 +11,9 @@ LOG2E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def attend(q, k_ptr, v_ptr, table_ptr, position, first, open_first, open_end, end, scale, block_stride, token_stride, k_dims, v_dims,
-           K_DIM: tl.constexpr, V_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr, WINDOW: tl.constexpr,
-           SOFTCAP: tl.constexpr, INTERPRET: tl.constexpr):
+def attend(q, k_ptr, v_ptr, table_ptr, position, first, open_first, open_end, end, scale, block_stride, token_stride,
+           k_dims, v_dims, K_DIM: tl.constexpr, V_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr,
+           WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, INTERPRET: tl.constexpr):
     """Softmax over the tokens [first, end); in the whole tiles of [open_first, open_end) every row sees every token.
 
     Args:
@@ -33,13 +33,13 @@ def attend(q, k_ptr, v_ptr, table_ptr, position, first, open_first, open_end, en
     maximum = tl.full([rows], float("-inf"), tl.float32)
     total = tl.zeros([rows], tl.float32)
     out = tl.zeros([rows, v_dims.shape[0]], tl.float32)
-    # The ids of the next tile are loaded one tile ahead: an address that depends on a load in the same round would halve
-    # the depth of the pipeline.
+    # The ids of the next tile are loaded one tile ahead: an address that depends on a load in the same round would
+    # halve the depth of the pipeline.
     block = tl.load(table_ptr + (first + tokens) // BLOCK_SIZE, mask=first + tokens < end, other=0)
     if WINDOW >= 0:
         block, maximum, total, out = _masked_tiles(
-            q, k_ptr, v_ptr, table_ptr, position, first, open_first, end, block, maximum, total, out, scale, block_stride, token_stride,
-            k_dims, v_dims, K_DIM, V_DIM, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, INTERPRET)
+            q, k_ptr, v_ptr, table_ptr, position, first, open_first, end, block, maximum, total, out, scale,
+            block_stride, token_stride, k_dims, v_dims, K_DIM, V_DIM, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, INTERPRET)
     for start in tl.range(open_first, open_end, TILE):
         token = start + tokens
         offset = block.to(tl.int64) * block_stride + (token % BLOCK_SIZE) * token_stride
@@ -49,15 +49,16 @@ def attend(q, k_ptr, v_ptr, table_ptr, position, first, open_first, open_end, en
         scores = _scores(q, k, scale, SOFTCAP, INTERPRET)
         maximum, total, out = _accumulate(scores, factor, v, q, maximum, total, out, INTERPRET)
     block, maximum, total, out = _masked_tiles(
-        q, k_ptr, v_ptr, table_ptr, position, open_end, end, end, block, maximum, total, out, scale, block_stride, token_stride,
-        k_dims, v_dims, K_DIM, V_DIM, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, INTERPRET)
+        q, k_ptr, v_ptr, table_ptr, position, open_end, end, end, block, maximum, total, out, scale, block_stride,
+        token_stride, k_dims, v_dims, K_DIM, V_DIM, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, INTERPRET)
     return maximum, total, out
 
 
 @triton.jit
-def _masked_tiles(q, k_ptr, v_ptr, table_ptr, position, first, last, end, block, maximum, total, out, scale, block_stride, token_stride,
-                  k_dims, v_dims, K_DIM: tl.constexpr, V_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr,
-                  WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, INTERPRET: tl.constexpr):
+def _masked_tiles(q, k_ptr, v_ptr, table_ptr, position, first, last, end, block, maximum, total, out, scale,
+                  block_stride, token_stride, k_dims, v_dims, K_DIM: tl.constexpr, V_DIM: tl.constexpr,
+                  BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr,
+                  INTERPRET: tl.constexpr):
     """The tiles that start in [first, last): at the edge of the window, on the diagonal, or behind the end."""
     factor = _factor(scale, SOFTCAP)
     tokens = tl.arange(0, TILE)
@@ -67,8 +68,10 @@ def _masked_tiles(q, k_ptr, v_ptr, table_ptr, position, first, last, end, block,
         offset = block.to(tl.int64) * block_stride + (token % BLOCK_SIZE) * token_stride
         block = tl.load(table_ptr + (token + TILE) // BLOCK_SIZE, mask=token + TILE < end, other=0)
         # Slots behind the end may hold NaN: masking the scores is not enough, since 0 · NaN is NaN.
-        k = tl.load(k_ptr + offset[:, None] + k_dims[None, :], mask=stored[:, None] & (k_dims < K_DIM)[None, :], other=0.0)
-        v = tl.load(v_ptr + offset[:, None] + v_dims[None, :], mask=stored[:, None] & (v_dims < V_DIM)[None, :], other=0.0)
+        k = tl.load(k_ptr + offset[:, None] + k_dims[None, :], mask=stored[:, None] & (k_dims < K_DIM)[None, :],
+                    other=0.0)
+        v = tl.load(v_ptr + offset[:, None] + v_dims[None, :], mask=stored[:, None] & (v_dims < V_DIM)[None, :],
+                    other=0.0)
         scores = _scores(q, k, scale, SOFTCAP, INTERPRET)
         seen = stored[None, :] & (token[None, :] <= position[:, None])
         if WINDOW >= 0:
@@ -91,7 +94,7 @@ def open_tiles(first, end, low, high, TILE: tl.constexpr, WINDOW: tl.constexpr):
 
 @triton.jit
 def _scores(q, k, scale, SOFTCAP: tl.constexpr, INTERPRET: tl.constexpr):
-    """Scores up to the factor that ``_factor`` gives, so that it can be multiplied and subtracted from in one instruction."""
+    """Scores but for ``_factor``, which is multiplied when the maximum is subtracted, in the same instruction."""
     k = k.to(q.dtype)
     if INTERPRET and q.dtype == tl.bfloat16:  # the interpreter multiplies the bits of bf16 operands
         scores = tl.dot(q.to(tl.float32), tl.trans(k.to(tl.float32)))
@@ -144,7 +147,7 @@ def normalise(total, out):
 
 @triton.jit
 def round_to(x, dtype: tl.constexpr, INTERPRET: tl.constexpr):
-    """``x`` of fp32 in ``dtype``, rounded to nearest even; the interpreter would cut bf16 off and round fp8's ties up."""
+    """``x`` of fp32 in ``dtype``, rounded to nearest even; the interpreter cuts bf16 off and rounds fp8's ties up."""
     if INTERPRET and (dtype == tl.bfloat16 or dtype == tl.float8e4nv):
         CUT: tl.constexpr = 16 if dtype == tl.bfloat16 else 20  # mantissa bits that go
         bits = x.to(tl.uint32, bitcast=True)

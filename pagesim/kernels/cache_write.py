@@ -26,16 +26,19 @@ def write_cache(k: torch.Tensor, v: torch.Tensor, k_cache: torch.Tensor, v_cache
     """
     pool = check_pool(k_cache, v_cache, k.dtype, layout)
     for name, new in (("k", k), ("v", v)):
-        if new.shape != (len(slots), pool.num_kv_heads, pool.head_dim) or not new.is_contiguous() or new.dtype != k.dtype:
+        if new.shape != (len(slots), pool.num_kv_heads,
+                         pool.head_dim) or not new.is_contiguous() or new.dtype != k.dtype:
             raise InputError(f"{name} must be contiguous of shape {(len(slots), pool.num_kv_heads, pool.head_dim)}, "
                              f"got {new.dtype} {tuple(new.shape)}")
     if slots.dtype != torch.int64 or slots.dim() != 1 or not slots.is_contiguous():
         raise InputError(f"slots must be contiguous int64 of one dimension, got {slots.dtype} {tuple(slots.shape)}")
     if not k.device == v.device == k_cache.device == slots.device:
-        raise InputError(f"k, v, cache and slots must be on one device, got {k.device}, {v.device}, {k_cache.device}, {slots.device}")
+        raise InputError("k, v, cache and slots must be on one device, "
+                         f"got {k.device}, {v.device}, {k_cache.device}, {slots.device}")
     if slots.device.type == "cpu" and len(slots) and int(slots.max()) >= pool.num_blocks * pool.block_size:
         token = int(slots.argmax())
-        raise InputError(f"token {token} goes to slot {int(slots[token])}, outside the pool of {pool.num_blocks * pool.block_size} slots")
+        raise InputError(f"token {token} goes to slot {int(slots[token])}, "
+                         f"outside the pool of {pool.num_blocks * pool.block_size} slots")
     if not len(slots):
         return
     columns = triton.next_power_of_2(pool.num_kv_heads * pool.head_dim)
@@ -43,8 +46,8 @@ def write_cache(k: torch.Tensor, v: torch.Tensor, k_cache: torch.Tensor, v_cache
     _write[(triton.cdiv(len(slots), tokens),)](
         k, v, k_cache, v_cache, slots, len(slots), 1.0 / k_scale, 1.0 / v_scale,
         pool.block_stride, pool.token_stride, pool.head_stride,
-        NUM_KV_HEADS=pool.num_kv_heads, HEAD_DIM=pool.head_dim, BLOCK_SIZE=pool.block_size, COLUMNS=columns, TOKENS=tokens,
-        FP8=k_cache.dtype == CACHE_8BIT, INTERPRET=INTERPRET, num_warps=4)
+        NUM_KV_HEADS=pool.num_kv_heads, HEAD_DIM=pool.head_dim, BLOCK_SIZE=pool.block_size, COLUMNS=columns,
+        TOKENS=tokens, FP8=k_cache.dtype == CACHE_8BIT, INTERPRET=INTERPRET, num_warps=4)
 
 
 @triton.jit(do_not_specialize=["num_tokens"])

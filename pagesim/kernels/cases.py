@@ -30,23 +30,25 @@ class Case:
 
     def expected(self, dtype: torch.dtype = torch.float64) -> torch.Tensor:
         """By the definition, in ``dtype``."""
-        return paged_attention(self.q, self.k_cache, self.v_cache, self.block_table, self.lengths.tolist(), dtype=dtype, **self.options)
+        return paged_attention(self.q, self.k_cache, self.v_cache, self.block_table, self.lengths.tolist(),
+                               dtype=dtype, **self.options)
 
     def poisoned_out(self) -> torch.Tensor:
         return torch.full_like(self.q, float("nan"))
 
 
 def make_case(lengths: list[int], *, num_q_heads: int = 4, num_kv_heads: int = 2, head_dim: int = 64, q_len: int = 1,
-              dtype: torch.dtype = torch.float16, cache_dtype: torch.dtype | None = None, block_size: int = 16, layout: str = "NHD",
-              window: int | None = None, softcap: float | None = None, k_scale: float = 1.0, v_scale: float = 1.0,
-              spare_blocks: int = 3, device: str = "cpu", seed: int = 0) -> Case:
+              dtype: torch.dtype = torch.float16, cache_dtype: torch.dtype | None = None, block_size: int = 16,
+              layout: str = "NHD", window: int | None = None, softcap: float | None = None, k_scale: float = 1.0,
+              v_scale: float = 1.0, spare_blocks: int = 3, device: str = "cpu", seed: int = 0) -> Case:
     """A batch with a random block table; every number follows from ``seed``."""
     generator = torch.Generator().manual_seed(seed)
     cache_dtype = cache_dtype or dtype
     blocks = [-(-length // block_size) for length in lengths]
     num_blocks = 1 + sum(blocks) + spare_blocks
     ids = 1 + torch.randperm(num_blocks - 1, generator=generator)
-    k_cache, v_cache = (poisoned_pool(num_blocks, block_size, num_kv_heads, head_dim, layout=layout, dtype=cache_dtype, device=device)
+    k_cache, v_cache = (poisoned_pool(num_blocks, block_size, num_kv_heads, head_dim, layout=layout, dtype=cache_dtype,
+                                      device=device)
                         for _ in range(2))
     table = torch.zeros((len(lengths), max([1, *blocks])), dtype=torch.int32)
     used = 0

@@ -72,4 +72,5 @@ def compare(out: torch.Tensor, expected: torch.Tensor, *, eager: torch.Tensor | 
     if not errors.size:
         return Verdict(0.0, 0.0, (), bounds, 0, 0)
     where = tuple(int(i) for i in np.unravel_index(errors.argmax(), errors.shape))
-    return Verdict(float(errors.mean()), float(errors[where]), where, bounds, errors.size, int((errors > bounds.worst).sum()))
+    return Verdict(float(errors.mean()), float(errors[where]), where, bounds, errors.size,
+                   int((errors > bounds.worst).sum()))

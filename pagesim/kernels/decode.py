@@ -1,7 +1,8 @@
 """Paged decode for every shape: a few query tokens a sequence attend to its cache through the block table.
 
-One kernel for every block size, group, head_dim and dtype, written for memory bandwidth and not for one GPU.  Sequences
-are cut into items (``split``); an item that is not a whole sequence leaves a partial result, and a second kernel merges.
+One kernel for every block size, group, head_dim and dtype, written for memory bandwidth and not for one GPU.
+Sequences are cut into items (``split``); an item that is not a whole sequence leaves a partial result, and a second
+kernel merges.
 """
 
 from typing import NamedTuple
@@ -31,10 +32,10 @@ def make_workspace(num_parts: int, q_len: int, num_q_heads: int, head_dim: int, 
     return Workspace(out, torch.empty(out.shape[:-1], dtype=torch.float32, device=device))
 
 
-def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, lengths: torch.Tensor,
-           plan: Split, *, layout: str, scale: float | None = None, window: int | None = None, softcap: float | None = None,
-           k_scale: float = 1.0, v_scale: float = 1.0, out: torch.Tensor | None = None, workspace: Workspace | None = None,
-           tile_tokens: int | None = None) -> torch.Tensor:
+def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor,
+           lengths: torch.Tensor, plan: Split, *, layout: str, scale: float | None = None, window: int | None = None,
+           softcap: float | None = None, k_scale: float = 1.0, v_scale: float = 1.0, out: torch.Tensor | None = None,
+           workspace: Workspace | None = None, tile_tokens: int | None = None) -> torch.Tensor:
     """Attention of each sequence's last ``q_len`` tokens over its paged cache, causal.
 
     Args:
@@ -61,7 +62,8 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
     if workspace is None:
         workspace = make_workspace(plan.num_parts, q_len, num_q_heads, head_dim, q.device)
     if workspace.out.shape[0] < plan.num_parts or workspace.out.shape[1:] != q.shape[1:]:
-        raise InputError(f"the workspace must hold {plan.num_parts} parts of {tuple(q.shape[1:])}, got {tuple(workspace.out.shape)}")
+        raise InputError(f"the workspace must hold {plan.num_parts} parts of {tuple(q.shape[1:])}, "
+                         f"got {tuple(workspace.out.shape)}")
     group = num_q_heads // pool.num_kv_heads
     rows = min(MAX_ROWS, max(16, triton.next_power_of_2(q_len * group)))  # 16: the least side of a tensor-core product
     row_tiles = triton.cdiv(q_len * group, rows)
@@ -72,13 +74,13 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
             (head_dim ** -0.5 if scale is None else scale) * k_scale, v_scale,
             block_table.stride(0), pool.block_stride, pool.token_stride, pool.head_stride,
             Q_LEN=q_len, GROUP=group, NUM_KV_HEADS=pool.num_kv_heads, HEAD_DIM=head_dim, PADDED=padded,
-            BLOCK_SIZE=pool.block_size, TILE=tile_tokens or default_tile(padded, k_cache.dtype), ROWS=rows, ROW_TILES=row_tiles,
-            WINDOW=-1 if window is None else window, SOFTCAP=softcap or 0.0, ITEM_INTS=ITEM_INTS, INTERPRET=INTERPRET,
-            num_warps=4 if rows * padded <= 64 * 128 else 8, num_stages=3)
+            BLOCK_SIZE=pool.block_size, TILE=tile_tokens or default_tile(padded, k_cache.dtype), ROWS=rows,
+            ROW_TILES=row_tiles, WINDOW=-1 if window is None else window, SOFTCAP=softcap or 0.0, ITEM_INTS=ITEM_INTS,
+            INTERPRET=INTERPRET, num_warps=4 if rows * padded <= 64 * 128 else 8, num_stages=3)
     if len(plan.cuts):
         _merge[(len(plan.cuts) * q_len * num_q_heads,)](
-            plan.cuts, workspace.out, workspace.log_sum, out, ROWS=q_len * num_q_heads, HEAD_DIM=head_dim, PADDED=padded,
-            PARTS=MERGE_PARTS, CUT_INTS=CUT_INTS, INTERPRET=INTERPRET, num_warps=2)
+            plan.cuts, workspace.out, workspace.log_sum, out, ROWS=q_len * num_q_heads, HEAD_DIM=head_dim,
+            PADDED=padded, PARTS=MERGE_PARTS, CUT_INTS=CUT_INTS, INTERPRET=INTERPRET, num_warps=2)
     return out
 
 
@@ -90,10 +92,11 @@ def default_tile(padded_head_dim: int, dtype: torch.dtype) -> int:
 @triton.jit(do_not_specialize=["table_stride"])
 def _decode(q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, items_ptr, out_ptr, part_out_ptr, part_log_sum_ptr,
             scale, v_scale, table_stride, block_stride: tl.int64, token_stride: tl.int64, head_stride: tl.int64,
-            Q_LEN: tl.constexpr, GROUP: tl.constexpr, NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED: tl.constexpr,
-            BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr, ROW_TILES: tl.constexpr,
-            WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, ITEM_INTS: tl.constexpr, INTERPRET: tl.constexpr):
-    """A program takes one item, one KV head and up to ROWS rows, a row being one query of one of the head's GROUP heads."""
+            Q_LEN: tl.constexpr, GROUP: tl.constexpr, NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
+            PADDED: tl.constexpr, BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr,
+            ROW_TILES: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, ITEM_INTS: tl.constexpr,
+            INTERPRET: tl.constexpr):
+    """A program takes one item, one KV head and up to ROWS rows: one query of one of the head's GROUP heads each."""
     pid = tl.program_id(0)
     head = pid % NUM_KV_HEADS
     row_tile = pid // NUM_KV_HEADS % ROW_TILES
@@ -122,21 +125,23 @@ def _decode(q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, items_ptr, out_ptr, par
     q = tl.load(q_ptr + out_row[:, None] * HEAD_DIM + dims[None, :], mask=cell, other=0.0)
     maximum, total, out = attend(
         q, k_ptr + head * head_stride, v_ptr + head * head_stride, table_ptr + seq.to(tl.int64) * table_stride,
-        before + query, first, open_first, open_end, end, scale, block_stride, token_stride, dims, dims, HEAD_DIM, HEAD_DIM, BLOCK_SIZE,
-        TILE, WINDOW, SOFTCAP, INTERPRET)
+        before + query, first, open_first, open_end, end, scale, block_stride, token_stride, dims, dims, HEAD_DIM,
+        HEAD_DIM, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, INTERPRET)
     out = normalise(total, out) * v_scale
     if part < 0:
-        tl.store(out_ptr + out_row[:, None] * HEAD_DIM + dims[None, :], round_to(out, out_ptr.dtype.element_ty, INTERPRET), mask=cell)
+        tl.store(out_ptr + out_row[:, None] * HEAD_DIM + dims[None, :],
+                 round_to(out, out_ptr.dtype.element_ty, INTERPRET), mask=cell)
     else:
         part_row = part.to(tl.int64) * (Q_LEN * NUM_KV_HEADS * GROUP) + offset
         tl.store(part_out_ptr + part_row[:, None] * HEAD_DIM + dims[None, :], out, mask=cell)
-        log_sum = tl.where(total == 0, float("-inf"), maximum + tl.log2(tl.where(total == 0, 1.0, total)))  # NaN stays NaN
+        # NaN stays NaN: poison that was read must show.
+        log_sum = tl.where(total == 0, float("-inf"), maximum + tl.log2(tl.where(total == 0, 1.0, total)))
         tl.store(part_log_sum_ptr + part_row, log_sum, mask=valid)
 
 
 @triton.jit
-def _merge(cuts_ptr, part_out_ptr, part_log_sum_ptr, out_ptr, ROWS: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED: tl.constexpr,
-           PARTS: tl.constexpr, CUT_INTS: tl.constexpr, INTERPRET: tl.constexpr):
+def _merge(cuts_ptr, part_out_ptr, part_log_sum_ptr, out_ptr, ROWS: tl.constexpr, HEAD_DIM: tl.constexpr,
+           PADDED: tl.constexpr, PARTS: tl.constexpr, CUT_INTS: tl.constexpr, INTERPRET: tl.constexpr):
     """A program merges the parts of one output row of a cut sequence; parts that saw nothing weigh nothing."""
     pid = tl.program_id(0)
     row = pid % ROWS
@@ -164,5 +169,5 @@ def _merge(cuts_ptr, part_out_ptr, part_log_sum_ptr, out_ptr, ROWS: tl.constexpr
         out = out * keep + tl.sum(weights[:, None] * part_out, 0)
         maximum = new
     out = out / tl.where(total == 0, 1.0, total)
-    tl.store(out_ptr + (seq.to(tl.int64) * ROWS + row) * HEAD_DIM + dims, round_to(out, out_ptr.dtype.element_ty, INTERPRET),
-             mask=dims < HEAD_DIM)
+    tl.store(out_ptr + (seq.to(tl.int64) * ROWS + row) * HEAD_DIM + dims,
+             round_to(out, out_ptr.dtype.element_ty, INTERPRET), mask=dims < HEAD_DIM)

@@ -1,4 +1,4 @@
-"""The paged KV cache: K and V as two tensors of blocks, in one of two layouts, with whatever strides the owner chose."""
+"""The paged KV cache: K and V as two tensors of blocks, in one of two layouts, with strides that the owner chose."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,8 @@ LAYOUTS = ("NHD", "HND")
 class Geometry(NamedTuple):
     """Sizes of a cache and its strides in elements; the last dimension is contiguous.
 
-    NHD is ``(num_blocks, block_size, num_kv_heads, head_dim)``, HND ``(num_blocks, num_kv_heads, block_size, head_dim)``.
+    NHD is ``(num_blocks, block_size, num_kv_heads, head_dim)``, HND has heads before tokens:
+    ``(num_blocks, num_kv_heads, block_size, head_dim)``.
     """
 
     num_blocks: int
@@ -33,7 +34,8 @@ def geometry(cache: torch.Tensor, layout: str) -> Geometry:
     if layout not in LAYOUTS:
         raise InputError(f"layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
     if cache.dim() != 4 or cache.stride(3) != 1:
-        raise InputError(f"a cache must have 4 dimensions, the last contiguous, got shape {tuple(cache.shape)} strides {cache.stride()}")
+        raise InputError("a cache must have 4 dimensions, the last contiguous, "
+                         f"got shape {tuple(cache.shape)} strides {cache.stride()}")
     blocks, tokens, heads, dim = cache.shape
     block_stride, token_stride, head_stride, _ = cache.stride()
     if layout == "HND":
@@ -41,8 +43,8 @@ def geometry(cache: torch.Tensor, layout: str) -> Geometry:
     return Geometry(blocks, tokens, heads, dim, block_stride, token_stride, head_stride)
 
 
-def poisoned_pool(num_blocks: int, block_size: int, num_kv_heads: int, head_dim: int, *, layout: str, dtype: torch.dtype,
-                  device: str) -> torch.Tensor:
+def poisoned_pool(num_blocks: int, block_size: int, num_kv_heads: int, head_dim: int, *, layout: str,
+                  dtype: torch.dtype, device: str) -> torch.Tensor:
     """A cache in which every slot is NaN: whoever reads a slot that nobody wrote shows it in the output."""
     inner = (block_size, num_kv_heads) if layout == "NHD" else (num_kv_heads, block_size)
     pool = torch.empty((num_blocks, *inner, head_dim), dtype=dtype, device=device)

@@ -12,9 +12,10 @@ from pagesim.kernels.validate import check_options, check_prefill
 
 
 
-def prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, lengths: torch.Tensor,
-            first_query: torch.Tensor, max_q_len: int, *, layout: str, scale: float | None = None, window: int | None = None,
-            softcap: float | None = None, k_scale: float = 1.0, v_scale: float = 1.0, out: torch.Tensor | None = None) -> torch.Tensor:
+def prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor,
+            lengths: torch.Tensor, first_query: torch.Tensor, max_q_len: int, *, layout: str,
+            scale: float | None = None, window: int | None = None, softcap: float | None = None, k_scale: float = 1.0,
+            v_scale: float = 1.0, out: torch.Tensor | None = None) -> torch.Tensor:
     """Attention of the last tokens of each sequence, causal.
 
     Args:
@@ -22,8 +23,8 @@ def prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block
         k_cache, v_cache: the pool in ``layout``, of q's dtype or fp8 e4m3, of equal shape and strides.
         block_table: int32 (num_seqs, max_blocks), rows contiguous.
         lengths: int32 (num_seqs,), tokens in the cache, the queries' own included.
-        first_query: int32 (num_seqs + 1,); sequence i has the queries ``first_query[i]:first_query[i + 1]``, which are its
-            last tokens.
+        first_query: int32 (num_seqs + 1,); sequence i has the queries ``first_query[i]:first_query[i + 1]``, which are
+            its last tokens.
         max_q_len: most queries of a sequence.
         window, softcap, k_scale, v_scale: as in ``decode``.
 
@@ -33,7 +34,8 @@ def prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block
     Raises:
         InputError: arguments that do not fit together; on the CPU also wrong table entries.
     """
-    pool = check_prefill(q, k_cache, v_cache, block_table, lengths, first_query, max_q_len, out, layout=layout, window=window)
+    pool = check_prefill(q, k_cache, v_cache, block_table, lengths, first_query, max_q_len, out, layout=layout,
+                         window=window)
     check_options(scale=scale, window=window, softcap=softcap, k_scale=k_scale, v_scale=v_scale)
     out = torch.empty_like(q) if out is None else out
     num_q_heads, head_dim = q.shape[1:]
@@ -63,9 +65,10 @@ def _limits(padded_head_dim: int, dtype: torch.dtype) -> tuple[int, int, int]:
 @triton.jit(do_not_specialize=["num_seqs", "row_tiles", "table_stride"])
 def _prefill(q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, first_query_ptr, out_ptr, num_seqs, row_tiles, scale, v_scale,
              table_stride, block_stride: tl.int64, token_stride: tl.int64, head_stride: tl.int64,
-             GROUP: tl.constexpr, NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED: tl.constexpr, BLOCK_SIZE: tl.constexpr,
-             TILE: tl.constexpr, ROWS: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, INTERPRET: tl.constexpr):
-    """A program takes ROWS rows of one KV head of one sequence, a row being one query of one of the head's GROUP heads."""
+             GROUP: tl.constexpr, NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED: tl.constexpr,
+             BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr, WINDOW: tl.constexpr,
+             SOFTCAP: tl.constexpr, INTERPRET: tl.constexpr):
+    """A program takes ROWS rows of one KV head of one sequence: one query of one of the head's GROUP heads each."""
     pid = tl.program_id(0)
     head = pid % NUM_KV_HEADS
     seq = pid // NUM_KV_HEADS % num_seqs
@@ -92,7 +95,7 @@ def _prefill(q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, first_query_ptr, out_p
     q = tl.load(q_ptr + out_row[:, None] * HEAD_DIM + dims[None, :], mask=cell, other=0.0)
     _, total, out = attend(
         q, k_ptr + head * head_stride, v_ptr + head * head_stride, table_ptr + seq.to(tl.int64) * table_stride,
-        before + query, first, open_first, open_end, end, scale, block_stride, token_stride, dims, dims, HEAD_DIM, HEAD_DIM, BLOCK_SIZE,
-        TILE, WINDOW, SOFTCAP, INTERPRET)
+        before + query, first, open_first, open_end, end, scale, block_stride, token_stride, dims, dims, HEAD_DIM,
+        HEAD_DIM, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, INTERPRET)
     out = round_to(normalise(total, out) * v_scale, out_ptr.dtype.element_ty, INTERPRET)
     tl.store(out_ptr + out_row[:, None] * HEAD_DIM + dims[None, :], out, mask=cell)

@@ -93,9 +93,10 @@ def blockwise_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, bl
     return _rows(out / total.masked_fill(total == 0, 1.0)[..., None])
 
 
-def paged_attention(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, lengths: list[int], *,
-                    layout: str, scale: float | None = None, window: int | None = None, softcap: float | None = None,
-                    k_scale: float = 1.0, v_scale: float = 1.0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+def paged_attention(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor,
+                    lengths: list[int], *, layout: str, scale: float | None = None, window: int | None = None,
+                    softcap: float | None = None, k_scale: float = 1.0, v_scale: float = 1.0,
+                    dtype: torch.dtype = torch.float64) -> torch.Tensor:
     """Every sequence by the definition, in ``dtype``.
 
     Args:

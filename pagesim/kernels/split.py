@@ -38,8 +38,8 @@ def item_tokens(total_tokens: int, num_head_groups: int, num_sms: int) -> int:
     return min(MAX_ITEM_TOKENS, max(MIN_ITEM_TOKENS, -(-fair // ALIGN_TOKENS) * ALIGN_TOKENS))
 
 
-def split(lengths: np.ndarray, max_item_tokens: int, *, device: str | torch.device, q_len: int = 1, window: int | None = None,
-          pad_items: int = 0, pad_cuts: int = 0) -> Split:
+def split(lengths: np.ndarray, max_item_tokens: int, *, device: str | torch.device, q_len: int = 1,
+          window: int | None = None, pad_items: int = 0, pad_cuts: int = 0) -> Split:
     """Cut each sequence into equal items of at most ``max_item_tokens``.
 
     How a sequence is cut depends on nothing but its own length and ``max_item_tokens``: with the latter fixed, a row is

@@ -22,7 +22,8 @@ def check_pool(k_cache: torch.Tensor, v_cache: torch.Tensor, dtype: torch.dtype,
     return pool
 
 
-def check_queries(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, out: torch.Tensor | None, layout: str) -> Geometry:
+def check_queries(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, out: torch.Tensor | None,
+                  layout: str) -> Geometry:
     """The queries' last two dimensions are heads and head_dim that fit the pool; ``out`` is like ``q``."""
     if q.dtype not in QUERY_DTYPES or not q.is_contiguous():
         raise InputError(f"q must be contiguous and one of {', '.join(map(str, QUERY_DTYPES))}, got {_describe(q)}")
@@ -31,16 +32,18 @@ def check_queries(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor,
         raise InputError(f"q is on {q.device} and the cache on {k_cache.device}")
     num_q_heads, head_dim = q.shape[-2:]
     if head_dim != pool.head_dim or not 1 <= head_dim <= MAX_HEAD_DIM:
-        raise InputError(f"head_dim of q and cache must be equal and at most {MAX_HEAD_DIM}, got {head_dim} and {pool.head_dim}")
+        raise InputError(f"head_dim of q and cache must be equal and at most {MAX_HEAD_DIM}, "
+                         f"got {head_dim} and {pool.head_dim}")
     if pool.num_kv_heads < 1 or num_q_heads % pool.num_kv_heads or num_q_heads == 0:
         raise InputError(f"{num_q_heads} query heads cannot be shared evenly by {pool.num_kv_heads} KV heads")
-    if out is not None and (out.shape != q.shape or out.dtype != q.dtype or out.device != q.device or not out.is_contiguous()):
+    if out is not None and not (out.shape == q.shape and out.dtype == q.dtype and out.device == q.device
+                                and out.is_contiguous()):
         raise InputError(f"out must be like q and contiguous, got {_describe(out)} for {_describe(q)}")
     return pool
 
 
-def check_decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, lengths: torch.Tensor,
-                 out: torch.Tensor | None, *, layout: str, window: int | None) -> Geometry:
+def check_decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor,
+                 lengths: torch.Tensor, out: torch.Tensor | None, *, layout: str, window: int | None) -> Geometry:
     """Everything about a decode call that can be seen without waiting for the GPU.
 
     Tensors on the CPU are looked into as well; for those on a GPU the caller checks its host copy (``check_table``).
@@ -51,12 +54,14 @@ def check_decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, 
     check_metadata(block_table, lengths, len(q), q.device)
     if q.device.type == "cpu":
         first_visible = None if window is None else lengths.numpy() - q.shape[1] - window
-        check_table(block_table.numpy(), lengths.numpy(), pool.block_size, pool.num_blocks, allow_shared=True, first_visible=first_visible)
+        check_table(block_table.numpy(), lengths.numpy(), pool.block_size, pool.num_blocks, allow_shared=True,
+                    first_visible=first_visible)
     return pool
 
 
-def check_prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, lengths: torch.Tensor,
-                  first_query: torch.Tensor, max_q_len: int, out: torch.Tensor | None, *, layout: str, window: int | None) -> Geometry:
+def check_prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor,
+                  lengths: torch.Tensor, first_query: torch.Tensor, max_q_len: int, out: torch.Tensor | None, *,
+                  layout: str, window: int | None) -> Geometry:
     """The same of a prefill call."""
     if q.dim() != 3:
         raise InputError(f"q must have shape (num_queries, num_q_heads, head_dim), got {tuple(q.shape)}")
@@ -64,20 +69,25 @@ def check_prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor,
     check_metadata(block_table, lengths, len(lengths), q.device)
     if (first_query.dtype != torch.int32 or first_query.shape != (len(lengths) + 1,) or not first_query.is_contiguous()
             or first_query.device != q.device):
-        raise InputError(f"first_query must be contiguous int32 of shape ({len(lengths) + 1},) on {q.device}, got {_describe(first_query)}")
+        raise InputError(f"first_query must be contiguous int32 of shape ({len(lengths) + 1},) on {q.device}, "
+                         f"got {_describe(first_query)}")
     if q.device.type == "cpu":
         q_lens = np.diff(first_query.numpy())
         if first_query[0] != 0 or first_query[-1] != len(q) or (q_lens < 0).any() or (q_lens > max_q_len).any():
-            raise InputError(f"first_query must rise from 0 to {len(q)} by at most max_q_len = {max_q_len}, got {first_query.tolist()}")
+            raise InputError(f"first_query must rise from 0 to {len(q)} by at most max_q_len = {max_q_len}, "
+                             f"got {first_query.tolist()}")
         if (q_lens > lengths.numpy()).any():
             seq = int(np.argmax(q_lens > lengths.numpy()))
-            raise InputError(f"sequence {seq} has {q_lens[seq]} queries and only {int(lengths[seq])} tokens; its queries count among them")
+            raise InputError(f"sequence {seq} has {q_lens[seq]} queries and only {int(lengths[seq])} tokens; "
+                             "its queries count among them")
         first_visible = None if window is None else lengths.numpy() - q_lens - window
-        check_table(block_table.numpy(), lengths.numpy(), pool.block_size, pool.num_blocks, allow_shared=True, first_visible=first_visible)
+        check_table(block_table.numpy(), lengths.numpy(), pool.block_size, pool.num_blocks, allow_shared=True,
+                    first_visible=first_visible)
     return pool
 
 
-def check_options(*, scale: float | None, window: int | None, softcap: float | None, k_scale: float, v_scale: float) -> None:
+def check_options(*, scale: float | None, window: int | None, softcap: float | None, k_scale: float,
+                  v_scale: float) -> None:
     for name, value in (("scale", scale), ("k_scale", k_scale), ("v_scale", v_scale)):
         if value is not None and not 0 < value < float("inf"):
             raise InputError(f"{name} must be a number above 0, got {value}")
@@ -88,8 +98,9 @@ def check_options(*, scale: float | None, window: int | None, softcap: float | N
 
 
 def check_metadata(block_table: torch.Tensor, lengths: torch.Tensor, num_seqs: int, device: torch.device) -> None:
-    if block_table.dtype != torch.int32 or block_table.dim() != 2 or (block_table.numel() and block_table.stride(1) != 1):
-        raise InputError(f"block_table must be int32 of shape (num_seqs, max_blocks) with contiguous rows, got {_describe(block_table)}")
+    if block_table.dtype != torch.int32 or block_table.dim() != 2 or block_table.numel() and block_table.stride(1) != 1:
+        raise InputError("block_table must be int32 of shape (num_seqs, max_blocks) with contiguous rows, "
+                         f"got {_describe(block_table)}")
     if lengths.dtype != torch.int32 or lengths.dim() != 1 or not lengths.is_contiguous():
         raise InputError(f"lengths must be contiguous int32 of shape (num_seqs,), got {_describe(lengths)}")
     if len(block_table) != num_seqs or len(lengths) != num_seqs:
@@ -98,8 +109,8 @@ def check_metadata(block_table: torch.Tensor, lengths: torch.Tensor, num_seqs: i
         raise InputError(f"q is on {device}, block_table on {block_table.device} and lengths on {lengths.device}")
 
 
-def check_table(block_table: np.ndarray, lengths: np.ndarray, block_size: int, num_blocks: int, *, allow_shared: bool = False,
-                first_visible: np.ndarray | None = None) -> None:
+def check_table(block_table: np.ndarray, lengths: np.ndarray, block_size: int, num_blocks: int, *,
+                allow_shared: bool = False, first_visible: np.ndarray | None = None) -> None:
     """Look at every entry that a kernel would use.
 
     Args:
@@ -109,15 +120,16 @@ def check_table(block_table: np.ndarray, lengths: np.ndarray, block_size: int, n
         first_visible: entries wholly before this token are not used (sliding window), shape (num_seqs,); None: all are.
 
     Raises:
-        InputError: a row too short for its length, an id outside the pool, or a block used twice, with sequence and entry.
+        InputError: a row too short for its length, an id outside the pool, or a block used twice, with sequence and
+            entry.
     """
     max_blocks = block_table.shape[1]
     needed = -(-lengths.astype(np.int64) // block_size)
     wrong = np.flatnonzero((lengths < 0) | (needed > max_blocks))
     if len(wrong):
         seq = int(wrong[0])
-        raise InputError(f"sequence {seq} has {int(lengths[seq])} tokens; a row of {max_blocks} table entries of {block_size} slots "
-                         f"holds 0 to {max_blocks * block_size}")
+        raise InputError(f"sequence {seq} has {int(lengths[seq])} tokens; a row of {max_blocks} table entries of "
+                         f"{block_size} slots holds 0 to {max_blocks * block_size}")
     columns = np.arange(max_blocks)[None, :]
     used = columns < needed[:, None]
     if first_visible is not None:
@@ -125,15 +137,16 @@ def check_table(block_table: np.ndarray, lengths: np.ndarray, block_size: int, n
     wrong = np.argwhere(used & ((block_table < 0) | (block_table >= num_blocks)))
     if len(wrong):
         seq, entry = wrong[0]
-        raise InputError(f"sequence {seq} entry {entry} is block {block_table[seq, entry]}, outside the pool of {num_blocks} blocks")
+        raise InputError(f"sequence {seq} entry {entry} is block {block_table[seq, entry]}, "
+                         f"outside the pool of {num_blocks} blocks")
     rows, entries = np.nonzero(used)
     keys = block_table[rows, entries].astype(np.int64) + (rows * num_blocks if allow_shared else 0)
     order = np.argsort(keys, kind="stable")
     twice = np.flatnonzero(np.diff(keys[order]) == 0)
     if len(twice):
         a, b = order[twice[0]], order[twice[0] + 1]
-        raise InputError(f"block {block_table[rows[a], entries[a]]} is used twice: by sequence {rows[a]} entry {entries[a]} "
-                         f"and by sequence {rows[b]} entry {entries[b]}")
+        raise InputError(f"block {block_table[rows[a], entries[a]]} is used twice: "
+                         f"by sequence {rows[a]} entry {entries[a]} and by sequence {rows[b]} entry {entries[b]}")
 
 
 def _describe(tensor: torch.Tensor) -> str:

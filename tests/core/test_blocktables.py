@@ -53,9 +53,24 @@ def test_renumbering_keeps_the_order_and_leaves_no_block_unused(tables):
     np.testing.assert_array_equal(np.argsort(small.block_ids), np.argsort(tables.block_ids))
 
 
+@given(tables())
+def test_every_stored_token_has_a_slot_of_its_own_in_a_block_of_its_sequence(tables):
+    slots = tables.slots()
+    assert len(slots) == tables.lengths.sum() == len(set(slots.tolist()))
+    blocks = np.split(slots // tables.block_size, np.cumsum(tables.lengths)[:-1])
+    for seq in range(tables.num_seqs):
+        used = tables.table(seq)[:-(-tables.lengths[seq] // tables.block_size)]
+        np.testing.assert_array_equal(blocks[seq], np.repeat(used, tables.block_size)[:tables.lengths[seq]])
+
+
+def test_slots_by_hand():
+    assert from_rows([[3, 0], [], [2]], [5, 0, 1], 4, 5).slots().tolist() == [12, 13, 14, 15, 0, 8]
+
+
 def test_select_keeps_the_order_it_is_given_and_the_sequence_numbers():
     tables = from_rows([[4], [], [2, 0]], [3, 0, 5], 3, 5, seq_ids=[70, 80, 90], origin={"step": 8})
-    assert_equal(tables.select(np.array([2, 0])), from_rows([[2, 0], [4]], [5, 3], 3, 5, seq_ids=[90, 70], origin={"step": 8}))
+    assert_equal(tables.select(np.array([2, 0])),
+                 from_rows([[2, 0], [4]], [5, 3], 3, 5, seq_ids=[90, 70], origin={"step": 8}))
 
 
 def test_a_table_may_own_more_blocks_than_its_tokens_fill():
@@ -65,7 +80,7 @@ def test_a_table_may_own_more_blocks_than_its_tokens_fill():
 @pytest.mark.parametrize(("rows", "lengths", "message"), [
     ([[0, 1], [2, 4]], [5, 5], "sequence 1 entry 1 is block 4, outside the pool of 4 blocks"),
     ([[0, -1]], [5], "sequence 0 entry 1 is block -1, outside the pool of 4 blocks"),
-    ([[0], [1]], [4, 5], "sequence 1 has 5 tokens and 1 table entries of 4 slots; it needs 2 entries"),
+    ([[0], [1]], [4, 5], "sequence 1 has 5 tokens and 1 table entries of 4 slots; a length is at least 0"),
     ([[0]], [-1], "sequence 0 has -1 tokens"),
     ([[0, 3], [], [1, 2, 3]], [8, 0, 9], "block 3 is owned twice: by sequence 0 entry 1 and by sequence 2 entry 2"),
     ([[2, 2]], [8], "block 2 is owned twice: by sequence 0 entry 0 and by sequence 0 entry 1"),
@@ -89,7 +104,7 @@ def test_arrays_that_do_not_fit_together_are_refused_where_they_are_made():
         BlockTables(good.block_ids.astype(np.int64), good.offsets, good.lengths, 1, 1, good.seq_ids)
     with pytest.raises(InputError, match="block_size must be at least 1"):
         from_rows([[0]], [1], 0, 1)
-    with pytest.raises(InputError, match="1 lengths need 2 offsets and 1 seq_ids, got 2 and 2"):
+    with pytest.raises(InputError, match="1 lengths need 2 offsets and as many seq_ids, got 2 and 2"):
         from_rows([[0]], [1], 1, 1, seq_ids=[0, 1])
 
 

@@ -1,4 +1,4 @@
-"""The kernels run on a GPU where there is one, else in Triton's interpreter, which must be chosen before they are imported."""
+"""The kernels run on a GPU, or else in Triton's interpreter, which must be chosen before they are imported."""
 
 import os
 

@@ -14,7 +14,8 @@ def pairwise(factors: dict[str, list]) -> list[dict]:
         row = {a: i, b: j}
         for name in names:
             if name not in row:
-                row[name] = max(range(len(factors[name])), key=lambda k: sum(pair in missing for pair in _pairs(names, row | {name: k})))
+                row[name] = max(range(len(factors[name])),
+                                key=lambda k: sum(pair in missing for pair in _pairs(names, row | {name: k})))
         for pair in _pairs(names, row):
             missing.pop(pair, None)
         rows.append({name: factors[name][row[name]] for name in names})

@@ -15,7 +15,7 @@ def new_tokens(num_tokens, heads, dim, dtype, device, seed=0):
 
 def rows(cache, layout):
     """Slots in order, shape (num_slots, heads, dim)."""
-    return (cache if layout == "NHD" else cache.transpose(1, 2)).reshape(-1, *(cache[0, 0] if layout == "NHD" else cache[0, :, 0]).shape)
+    return (cache if layout == "NHD" else cache.transpose(1, 2)).flatten(0, 1)
 
 
 @pytest.mark.parametrize("layout", ["NHD", "HND"])
@@ -25,7 +25,8 @@ def test_each_token_lands_in_its_slot_and_no_other_slot_changes(layout, block_si
     num_blocks = -(-40 // block_size)
     k, v = new_tokens(21, heads, dim, dtype, device)
     slots = torch.randperm(num_blocks * block_size, generator=torch.Generator().manual_seed(1))[:21].to(device)
-    k_cache, v_cache = (poisoned_pool(num_blocks, block_size, heads, dim, layout=layout, dtype=dtype, device=device) for _ in range(2))
+    k_cache, v_cache = (poisoned_pool(num_blocks, block_size, heads, dim, layout=layout, dtype=dtype,
+                                      device=device) for _ in range(2))
     write_cache(k, v, k_cache, v_cache, slots, layout=layout)
     for new, cache in ((k, k_cache), (v, v_cache)):
         stored = rows(cache, layout)
@@ -42,7 +43,8 @@ def test_a_negative_slot_is_padding_and_skipped(device):
 
 
 def test_interleaved_strided_pools_are_written_in_place(device):
-    pool = torch.zeros((4, 2, 2, 8, 16), device=device)  # K and V of a block side by side, two layers' heads interleaved
+    pool = torch.zeros((4, 2, 2, 8, 16),
+                       device=device)  # K and V of a block side by side, two layers' heads interleaved
     k_cache, v_cache = pool[:, 0, :, ::2], pool[:, 1, :, ::2]
     k, v = new_tokens(5, 4, 16, torch.float32, device)
     slots = torch.tensor([7, 0, 3, 5, 1], device=device)
@@ -55,7 +57,8 @@ def test_fp8_stores_value_over_scale_rounded_and_saturated(device):
     k, v = new_tokens(10, 2, 16, torch.bfloat16, device)
     v[5] /= 64  # some become subnormal
     k[0, 0, 0], k[0, 0, 1] = 1000.0, -1000.0
-    k_cache, v_cache = (poisoned_pool(4, 4, 2, 16, layout="NHD", dtype=torch.float8_e4m3fn, device=device) for _ in range(2))
+    k_cache, v_cache = (poisoned_pool(4, 4, 2, 16, layout="NHD", dtype=torch.float8_e4m3fn,
+                                      device=device) for _ in range(2))
     slots = torch.arange(3, 13, device=device)
     write_cache(k, v, k_cache, v_cache, slots, layout="NHD", k_scale=0.5, v_scale=4.0)
     stored_k, stored_v = (cache.float().reshape(16, 2, 16) for cache in (k_cache, v_cache))

@@ -1,4 +1,5 @@
-"""The general decode kernel against the definition.  Numbers of bugs are those of public paged kernels that the case shows."""
+"""The general decode kernel against the definition.  A bug's number is its place in the list of bugs of public paged
+kernels from which these cases were made: what is wrong in such a kernel shows here."""
 
 from dataclasses import replace
 
@@ -48,19 +49,22 @@ MATRIX = pairwise({
 })
 
 
-@pytest.mark.parametrize("row", MATRIX, ids=lambda row: "-".join(str(v).replace("torch.", "").replace(" ", "") for v in row.values()))
+@pytest.mark.parametrize("row", MATRIX,
+                         ids=lambda row: "-".join(str(v).replace("torch.", "").replace(" ", "") for v in row.values()))
 def test_decode_equals_the_definition_and_never_sees_poison(row, device):
     dtype, cache_dtype = row["dtypes"]
-    case = make_case(ragged(row["block_size"]), num_q_heads=row["group"] * row["num_kv_heads"], num_kv_heads=row["num_kv_heads"],
-                     head_dim=row["head_dim"], q_len=row["q_len"], dtype=dtype, cache_dtype=cache_dtype, block_size=row["block_size"],
-                     layout=row["layout"], window=row["window"], softcap=row["softcap"], device=device,
-                     k_scale=0.5 if cache_dtype == FP8 else 1.0, v_scale=3.0 if cache_dtype == FP8 else 1.0)
+    case = make_case(ragged(row["block_size"]), num_q_heads=row["group"] * row["num_kv_heads"],
+                     num_kv_heads=row["num_kv_heads"], head_dim=row["head_dim"], q_len=row["q_len"], dtype=dtype,
+                     cache_dtype=cache_dtype, block_size=row["block_size"], layout=row["layout"], window=row["window"],
+                     softcap=row["softcap"], device=device, k_scale=0.5 if cache_dtype == FP8 else 1.0,
+                     v_scale=3.0 if cache_dtype == FP8 else 1.0)
     assert_right(run(case, item=row["item"]), case)
 
 
 def test_the_matrix_has_every_pair():
     for a, b in (("dtypes", "block_size"), ("group", "head_dim"), ("window", "item")):
-        assert len({(str(row[a]), str(row[b])) for row in MATRIX}) == len({str(row[a]) for row in MATRIX}) * len({str(row[b]) for row in MATRIX})
+        values_a, values_b = ({str(row[name]) for row in MATRIX} for name in (a, b))
+        assert len({(str(row[a]), str(row[b])) for row in MATRIX}) == len(values_a) * len(values_b)
 
 
 @pytest.mark.parametrize("group", [5, 7, 17, 24, 71])
@@ -73,7 +77,8 @@ def test_groups_that_are_no_power_of_two_stay_within_their_kv_head(group, device
 @pytest.mark.parametrize("q_len", [1, 4])
 @pytest.mark.parametrize("window", [None, 7, 70])
 def test_any_number_of_parts_gives_the_same_rows(item, q_len, window, device):  # bugs 17, 32
-    case = make_case([0, 1, 2, 40, 150], num_kv_heads=1, num_q_heads=2, dtype=FP32, q_len=q_len, window=window, block_size=8, device=device)
+    case = make_case([0, 1, 2, 40, 150], num_kv_heads=1, num_q_heads=2, dtype=FP32, q_len=q_len, window=window,
+                     block_size=8, device=device)
     assert_right(run(case, item=item), case)
 
 
@@ -111,7 +116,8 @@ def test_softcap_survives_scores_a_thousand_times_the_cap(device):  # bug 16
 @pytest.mark.parametrize("tile", [16, 32, 64, 128])
 @pytest.mark.parametrize("block_size", [24, 192, 256])
 def test_blocks_and_tiles_need_not_divide_each_other(block_size, tile, device):  # bugs 20, 21
-    case = make_case([block_size - 1, block_size + 1, 2 * block_size + 130], num_kv_heads=1, num_q_heads=1, block_size=block_size, device=device)
+    case = make_case([block_size - 1, block_size + 1, 2 * block_size + 130], num_kv_heads=1, num_q_heads=1,
+                     block_size=block_size, device=device)
     assert_right(run(case, item=4096, tile_tokens=tile), case)
 
 
@@ -148,7 +154,8 @@ def test_a_row_is_the_same_to_the_last_bit_alone_and_in_a_batch(device):  # bug 
     case = make_case([150, 77, 300], device=device)
     together = run(case)
     for seq in range(3):
-        alone = replace(case, q=case.q[seq:seq + 1], block_table=case.block_table[seq:seq + 1], lengths=case.lengths[seq:seq + 1])
+        alone = replace(case, q=case.q[seq:seq + 1], block_table=case.block_table[seq:seq + 1],
+                        lengths=case.lengths[seq:seq + 1])
         assert torch.equal(run(alone)[0], together[seq])
 
 
@@ -196,7 +203,8 @@ def far_pool(case: Case, far: int, num_blocks: int, block_stride: int, device: s
     (16, 4_000_000, 1100),       # bug 3: past 2^32
 ])
 def test_addresses_are_64_bit(block_size, far, block_stride, device):
-    case = make_case([40, 17], num_q_heads=1, num_kv_heads=1, block_size=block_size, dtype=FP16, cache_dtype=FP8, device=device)
+    case = make_case([40, 17], num_q_heads=1, num_kv_heads=1, block_size=block_size, dtype=FP16, cache_dtype=FP8,
+                     device=device)
     moved = far_pool(case, far, far + len(case.k_cache), block_stride, device)
     assert torch.equal(run(moved), run(case))
 

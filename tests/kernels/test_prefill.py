@@ -27,8 +27,8 @@ class Chunks:
         """Output rows of each sequence."""
         q = torch.cat([rows[len(rows) - n:] for rows, n in zip(self.case.q, self.q_lens, strict=True)])
         first = torch.tensor([0, *self.q_lens], dtype=torch.int32).cumsum(0, dtype=torch.int32).to(q.device)
-        out = prefill(q, self.case.k_cache, self.case.v_cache, self.case.block_table, self.case.lengths_tensor(), first, max(self.q_lens),
-                      out=torch.full_like(q, float("nan")), **self.case.options)
+        out = prefill(q, self.case.k_cache, self.case.v_cache, self.case.block_table, self.case.lengths_tensor(),
+                      first, max(self.q_lens), out=torch.full_like(q, float("nan")), **self.case.options)
         return list(out.split(self.q_lens))
 
     def assert_right(self) -> None:
@@ -55,21 +55,23 @@ MATRIX = pairwise({
 })
 
 
-@pytest.mark.parametrize("row", MATRIX, ids=lambda row: "-".join(str(v).replace("torch.", "").replace(" ", "") for v in row.values()))
+@pytest.mark.parametrize("row", MATRIX,
+                         ids=lambda row: "-".join(str(v).replace("torch.", "").replace(" ", "") for v in row.values()))
 def test_prefill_equals_the_definition_and_never_sees_poison(row, device):
     lengths, q_lens = row["chunks"]
     dtype, cache_dtype = row["dtypes"]
-    make_chunks(lengths, q_lens, num_q_heads=row["group"] * row["num_kv_heads"], num_kv_heads=row["num_kv_heads"], head_dim=row["head_dim"],
-                dtype=dtype, cache_dtype=cache_dtype, block_size=row["block_size"], layout=row["layout"], window=row["window"],
-                softcap=row["softcap"], device=device, k_scale=0.5 if cache_dtype == FP8 else 1.0,
-                v_scale=3.0 if cache_dtype == FP8 else 1.0).assert_right()
+    make_chunks(lengths, q_lens, num_q_heads=row["group"] * row["num_kv_heads"], num_kv_heads=row["num_kv_heads"],
+                head_dim=row["head_dim"], dtype=dtype, cache_dtype=cache_dtype, block_size=row["block_size"],
+                layout=row["layout"], window=row["window"], softcap=row["softcap"], device=device,
+                k_scale=0.5 if cache_dtype == FP8 else 1.0, v_scale=3.0 if cache_dtype == FP8 else 1.0).assert_right()
 
 
 def test_a_prompt_in_chunks_gives_the_rows_of_the_whole_prompt(device):
     whole = make_chunks([150], [150], dtype=FP32, num_q_heads=3, num_kv_heads=1, device=device)
     (expected,) = whole.run()
     for start, end in ((0, 50), (50, 51), (51, 150)):
-        part = Chunks(replace(whole.case, lengths=whole.case.lengths - (150 - end), q=whole.case.q[:, :end]), [end - start])
+        part = Chunks(replace(whole.case, lengths=whole.case.lengths - (150 - end), q=whole.case.q[:, :end]),
+                      [end - start])
         torch.testing.assert_close(part.run()[0], expected[start:end], rtol=1e-5, atol=1e-6)
 
 

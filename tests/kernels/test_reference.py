@@ -10,15 +10,18 @@ from pagesim.kernels.cases import make_case
 from pagesim.kernels.reference import attention, blockwise_attention, gather, paged_attention, visible
 
 
-def random_inputs(q_len: int, length: int, num_q_heads: int = 6, num_kv_heads: int = 2, head_dim: int = 8, seed: int = 0):
+def random_inputs(q_len: int, length: int, num_q_heads: int = 6, num_kv_heads: int = 2, head_dim: int = 8,
+                  seed: int = 0):
     generator = torch.Generator().manual_seed(seed)
     draw = lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)  # noqa: E731
-    return draw(q_len, num_q_heads, head_dim), draw(length, num_kv_heads, head_dim), draw(length, num_kv_heads, head_dim)
+    return draw(q_len, num_q_heads, head_dim), draw(length, num_kv_heads, head_dim), draw(length, num_kv_heads,
+                                                                                          head_dim)
 
 
 @settings(max_examples=60, deadline=None)
-@given(q_len=st.integers(1, 5), length=st.integers(0, 40), block_size=st.integers(1, 17), window=st.none() | st.integers(0, 30),
-       softcap=st.none() | st.floats(0.1, 50), scale=st.floats(0.01, 3), seed=st.integers(0, 99))
+@given(q_len=st.integers(1, 5), length=st.integers(0, 40), block_size=st.integers(1, 17),
+       window=st.none() | st.integers(0, 30), softcap=st.none() | st.floats(0.1, 50), scale=st.floats(0.01, 3),
+       seed=st.integers(0, 99))
 def test_the_recurrence_over_blocks_equals_the_definition(q_len, length, block_size, window, softcap, scale, seed):
     q, k, v = random_inputs(q_len, length, seed=seed)
     whole = attention(q, k, v, scale=scale, window=window, softcap=softcap)

@@ -11,7 +11,8 @@ from pagesim.kernels.split import MAX_ITEM_TOKENS, MIN_ITEM_TOKENS, item_tokens,
 
 @given(lengths=st.lists(st.integers(0, 5000), max_size=30), item=st.integers(1, 3000), q_len=st.integers(1, 5),
        window=st.none() | st.integers(0, 3000))
-def test_every_token_that_is_seen_is_in_exactly_one_item_and_parts_are_numbered_without_gaps(lengths, item, q_len, window):
+def test_every_token_that_is_seen_is_in_exactly_one_item_and_parts_are_numbered_without_gaps(lengths, item, q_len,
+                                                                                             window):
     plan = split(np.array(lengths, np.int64), item, device="cpu", q_len=q_len, window=window)
     items, cuts = plan.items.numpy(), plan.cuts.numpy()
     assert sorted(part for part in items[:, 3] if part >= 0) == list(range(plan.num_parts))
