@@ -109,7 +109,7 @@ def _message(path: Path, details: ErrorDetails, schema: type[Keys]) -> str:
         return text if text.startswith((f"{key} ", "memory ", "unknown ")) else f"{key}: {text}"
     if kind in _BOUNDS:
         words, bound = _BOUNDS[kind]
-        return f"{key} must be {words} {context[bound]:g}, got {given}"
+        return f"{key} must be {words} {context[bound]:.15g}, got {given}"
     if kind == "model_attributes_type":
         kinds = _kinds(details, schema).split(", ")
         return _wrong_shape(name, f"a mapping such as {{kind: {given if given in kinds else kinds[0]}}}", given)

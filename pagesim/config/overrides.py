@@ -33,7 +33,7 @@ def assignment(text: str) -> Override:
 def overridden(document: Document, overrides: Iterable[Override]) -> Document:
     """The document with each override put in its place.
 
-    A trace or a config.json that is named here is relative to the current directory, as a shell's user expects.
+    A key that is set here is not swept any more.  A trace or a config.json that is named here is relative to the current directory, as a shell's user expects.
 
     Raises:
         ConfigError: a value that is not YAML, or a key that cannot be reached.
@@ -45,7 +45,15 @@ def overridden(document: Document, overrides: Iterable[Override]) -> Document:
         if isinstance(value.data, str) and (path == ("trace", "path") or path == ("model",) and value.data.endswith(".json")):
             value.data = str(FilePath(value.data).absolute())
         try:
-            document = document.replaced(path, place, value)
+            document = _without_sweep_of(key, document.replaced(path, place, value))
         except ConfigError as error:
             raise ConfigError(f"{label}: {error}") from None
     return document
+
+
+def _without_sweep_of(key: str, document: Document) -> Document:
+    sweep = document.data.get("sweep")
+    if not isinstance(sweep, dict) or key not in sweep:
+        return document
+    rest = {swept: values for swept, values in sweep.items() if swept != key}
+    return Document(document.data | {"sweep": rest}, document.keys, document.values, document.problems)

@@ -102,6 +102,12 @@ class Trace(Keys):
     warmup_s: Annotated[Real, Field(ge=0)] = 0.0
     """Figures count from here on."""
 
+    @model_validator(mode="after")
+    def _something_counts(self) -> "Trace":
+        if self.until_s is not None and self.warmup_s >= self.until_s:
+            raise InputError(f"warmup_s {self.warmup_s:g} is not before until_s {self.until_s:g}, so nothing would be counted")
+        return self
+
 
 class KvBytes(Keys):
     kv_bytes_per_token: AtLeast1

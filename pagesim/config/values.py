@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from pagesim.core.units import parse_bytes, parse_count
 
 _SMALLEST_BYTES = 2**20
+_LARGEST = 10**15   # far above any memory or trace; a slip of the exponent, not a wish
 
 
 def _unlike(wanted: str, value: Any) -> ValueError:
@@ -57,7 +58,7 @@ def _schema(kind: str, pattern: str) -> WithJsonSchema:
     return WithJsonSchema({"anyOf": [{"type": kind}, {"type": "string", "pattern": pattern}]})
 
 
-Count = Annotated[int, BeforeValidator(_as_count), _schema("integer", r"^[0-9]+(\.[0-9]+)?[kKmMgG]?$")]
-Bytes = Annotated[int, Field(ge=0), BeforeValidator(_as_bytes), _schema("integer", r"^[0-9]+(\.[0-9]+)? ?[kKmMgGtT]?[iI]?[bB]$")]
+Count = Annotated[int, Field(le=_LARGEST), BeforeValidator(_as_count), _schema("integer", r"^[0-9]+(\.[0-9]+)?[kKmMgG]?$")]
+Bytes = Annotated[int, Field(ge=0, le=_LARGEST), BeforeValidator(_as_bytes), _schema("integer", r"^[0-9]+(\.[0-9]+)? ?[kKmMgGtT]?[iI]?[bB]$")]
 Real = Annotated[float, BeforeValidator(_as_real)]
 Flag = Annotated[bool, BeforeValidator(_as_flag)]

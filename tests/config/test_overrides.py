@@ -33,6 +33,10 @@ def test_a_sweep_can_be_added_and_replaced(cases):
         "paged 1 seed=3", "paged 2 seed=3", "contiguous max_model_len first_fit seed=3"]
 
 
+def test_a_key_that_is_set_is_not_swept_any_more(cases):
+    assert [case.name for case in cases(TEXT, "allocators.0.block_size=64")] == ["paged 64", "contiguous max_model_len first_fit"]
+
+
 def test_the_last_of_two_overrides_counts(cases):
     assert cases(TEXT, "seed=1", "seed=2")[0].trace.seed == 2
 

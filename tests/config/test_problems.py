@@ -10,6 +10,7 @@ ONE_MISTAKE = {
     "color: red": "4:1: unknown key 'color'; allowed: model, memory, max_model_len, allocators, trace, scheduling, durations, sweep, seed",
     "seed: -1": "4:7: seed must be at least 0, got -1",
     "seed: 1.5": "4:7: seed: must be a whole number, got 1.5",
+    "seed: 1e16": "4:7: seed must be at most 1e+15, got 10000000000000000",
     "seed: true": "4:7: seed: must be a whole number, got true",
     "seed: [1]": "4:7: seed: must be a whole number, got [1]",
     "seed: 1x": "4:7: seed: a count must be a whole number, 16k (16,000) or 16K (16,384), got '1x'",
@@ -94,6 +95,7 @@ TRACE_MISTAKES = {
     "{path: trace.csv, speedup: 0}": "1:35: speedup must be above 0, got 0",
     "{path: trace.csv, limit: 0}": "1:33: limit must be at least 1, got 0",
     "{path: trace.csv, until_s: .inf}": "1:35: until_s must be finite, got inf",
+    "{path: trace.csv, until_s: 5, warmup_s: 5}": "1:48: warmup_s 5 is not before until_s 5, so nothing would be counted",
     "{path: trace.csv, warmup_s: -1}": "1:36: warmup_s must be at least 0, got -1"}
 
 # The value of `memory:`, from column 9 of line 2, of a config with model llama-3.1-8b.
