@@ -44,10 +44,8 @@ def metrics(result: Result, trace: Trace, allocator: Contiguous | Paged) -> dict
         "internal_fragmentation": internal_fragmentation(busy),
         "external_fragmentation": external_fragmentation(busy),
         "peak": {key: int(value) for key, value in asdict(result.peaks).items() if key not in ("step", "time_s")},
-        "mean": {
-            "running": ratio(busy[Column.RUNNING], busy[Column.TIME]),
-            "waiting": ratio(busy[Column.WAITING], busy[Column.TIME]),
-        },
+        "mean": means(busy),
+        "means": {window: means(row) for window, row in zip(WINDOWS, result.integrals)},
         "waiting_request_s": {cause: float(value) for cause, value in zip(WAIT_CAUSES, result.wait_s)},
         **{key: int(value) for key, value in asdict(result.counters).items() if key != "steps"},
         "throughput": throughput(result),
@@ -115,6 +113,14 @@ def sosp23(shares: dict[str, float] | None) -> dict[str, float] | None:
         "reserved": shares["reserved"],
         "internal": shares["overreserved"],
         "external_and_others": sum(shares[part] for part in others),
+    }
+
+
+def means(window: np.ndarray) -> dict[str, float | None]:
+    """Sequences running and waiting, weighted by time."""
+    return {
+        "running": ratio(window[Column.RUNNING], window[Column.TIME]),
+        "waiting": ratio(window[Column.WAITING], window[Column.TIME]),
     }
 
 

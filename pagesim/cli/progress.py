@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def progress_display(names: list[str], *, quiet: bool) -> Iterator[Callable[["Progress"], None]]:
-    """Yield what takes the reports: requests done of all, their rate and the time left, cases ended of all."""
+def progress_display(num_cases: int, *, quiet: bool) -> Iterator[Callable[["Progress"], None]]:
+    """Yield what takes the reports: cases ended, requests done of all, their rate and the time left."""
     if quiet or not sys.stderr.isatty():
         yield lambda progress: None
         return
@@ -19,31 +19,22 @@ def progress_display(names: list[str], *, quiet: bool) -> Iterator[Callable[["Pr
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Display
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f} of {task.total:,.0f} requests"),
-        TextColumn("{task.fields[speed]}"),
-        TimeRemainingColumn(),
-    )
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[done]}"), TimeRemainingColumn())
     with Display(*columns, console=Console(stderr=True), transient=True) as display:
-        line = display.add_task(names[0], total=1, speed="")
-        latest: dict[int, "Progress"] = {}
+        line = display.add_task(f"0 of {num_cases} cases", total=None, done="reading the trace")
+        latest: dict[int, Progress] = {}
 
         def show(progress: "Progress") -> None:
             latest[progress.case] = progress
             ended = sum(each.ended for each in latest.values())
+            done = sum(each.requests_done for each in latest.values())
             # The cases not begun are taken to be as long as the longest known.
             total = sum(each.num_requests for each in latest.values())
-            total += (len(names) - len(latest)) * max(each.num_requests for each in latest.values())
-            done = sum(each.requests_done for each in latest.values())
+            total += (num_cases - len(latest)) * max(each.num_requests for each in latest.values())
             speed = display.tasks[0].speed
+            text = f"{done:,} of {total:,} requests" + (f", {speed:,.0f}/s" if speed else "")
             display.update(
-                line,
-                completed=done,
-                total=max(total, 1),
-                speed=f"{speed:,.0f}/s" if speed else "",
-                description=f"{ended} of {len(names)} cases · {names[progress.case]}",
+                line, completed=done, total=max(total, 1), done=text, description=f"{ended} of {num_cases} cases"
             )
 
         yield show

@@ -74,7 +74,7 @@ def _run(
         print("\n".join(notes.capacity_lines(experiment.cases)) + "\n", flush=True)
     if not quiet:
         _warn(notes.size_warnings(experiment.cases))
-    with progress_display([case.name for case in experiment.cases], quiet=quiet) as on_progress:
+    with progress_display(len(experiment.cases), quiet=quiet) as on_progress:
         simulation = run_experiment(experiment, jobs=jobs, folder=output, resume=resume, on_progress=on_progress)
     document = simulation.metrics
     if readable and document["cases"]:
@@ -85,7 +85,8 @@ def _run(
         if output is not None:
             print(f"written to {output}/", file=sys.stderr)
     if simulation.interrupted:
-        print("pagesim: interrupted; the cases above had finished", file=sys.stderr)
+        num_finished = len(document["cases"])
+        print(f"pagesim: interrupted; {num_finished} of {len(experiment.cases)} cases had finished", file=sys.stderr)
         return 130
     completed = sum(case["requests"]["completed"] for case in document["cases"])
     return 1 if document["failed"] or completed == 0 else 0

@@ -62,11 +62,7 @@ def attempt(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
     except PagesimError as error:
         return Outcome(error=error)
     except MemoryError:
-        return Outcome(
-            error=PagesimError(
-                f"{task.case.name}: not enough memory on this machine; set trace.limit or use fewer --jobs"
-            )
-        )
+        return Outcome(error=PagesimError("not enough memory on this machine; set trace.limit or use fewer --jobs"))
 
 
 def read_requests(options: "TraceOptions") -> Trace:

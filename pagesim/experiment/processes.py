@@ -29,7 +29,7 @@ def run_in_processes(
                 except EOFError:  # the worker is gone: a crash, or the kernel took it for want of memory
                     del workers[connection]
                     process.join()
-                    yield task, Outcome(error=PagesimError(_death(task, process.exitcode)))
+                    yield task, Outcome(error=PagesimError(_death(process.exitcode)))
                     if waiting:
                         _start(workers, waiting.popleft())
                     continue
@@ -69,10 +69,10 @@ def _work(connection: Connection) -> None:
         connection.send(attempt(task, connection.send))
 
 
-def _death(task: Task, exit_code: int | None) -> str:
-    if exit_code is not None and exit_code < 0:
-        name = signal.Signals(-exit_code).name
-        return f"{task.case.name}: its process was ended by {name}" + (
-            "; often that is want of memory: use fewer --jobs" if name == "SIGKILL" else ""
-        )
-    return f"{task.case.name}: its process ended with exit code {exit_code}; what it wrote above is the reason"
+def _death(exit_code: int | None) -> str:
+    if exit_code is None or exit_code >= 0:
+        return f"its process ended with exit code {exit_code}; what it wrote above is the reason"
+    name = signal.Signals(-exit_code).name
+    return f"its process was ended by {name}" + (
+        "; often for want of memory: use fewer --jobs" if name == "SIGKILL" else ""
+    )

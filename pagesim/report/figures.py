@@ -15,11 +15,15 @@ class Group(NamedTuple):
 
 
 def groups(cases: list[dict]) -> list[Group]:
-    """The groups for these cases; parts of the ledger that are 0 in all of them and nobody asks about are left out.
+    """The groups for these cases; two parts of the ledger that are rare are left out where all cases show 0.
 
     Shares and means are over the time in which something runs, but for the two conventions, which name their window.
     """
-    rare = [part for part in ("cached", "remainder") if any(_share(case, part) for case in cases)]
+    rare = [
+        part
+        for part in ("cached", "remainder")
+        if any(percent(_share(case, part)) not in ("0.00", "–") for case in cases)
+    ]
     parts = ("reserved", "overreserved", "rounding", "stranded", "idle", *rare)
     memory = (
         Figure("token use", lambda case: percent(case["utilization"])),
@@ -80,7 +84,7 @@ _EXTERNAL = Group(
     "External fragmentation, %",
     (
         Figure("time blocked by it", _external("blocked_by_fragmentation")),
-        Figure("largest hole", _external("largest_hole")),
+        Figure("1 - largest hole / free", _external("largest_hole")),
         Figure("free but unusable", _external("unusable")),
         Figure("extfrag_index", _extfrag_index),
     ),

@@ -60,7 +60,7 @@ def test_a_worker_that_dies_costs_its_own_case_only(tmp_path):
     assert ran.metrics["failed"] == [
         {
             "name": deadly.name,
-            "error": f"{deadly.name}: its process ended with exit code 7; what it wrote above is the reason",
+            "error": "its process ended with exit code 7; what it wrote above is the reason",
         }
     ]
 
