@@ -67,7 +67,7 @@ def _run(
     """Run and print; the exit code: 1 where nothing completed or a case failed, 130 after Ctrl-C."""
     from pagesim.cli.progress import progress_display
     from pagesim.experiment import run_experiment
-    from pagesim.report import notes
+    from pagesim.experiment import notes
 
     readable = format in (Format.table, Format.markdown) and not quiet
     if readable:

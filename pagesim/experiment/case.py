@@ -83,11 +83,10 @@ def _read(path: str, limit: int | None, strict: bool, changed: int | None) -> Tr
     return read_trace(path, limit=limit, strict=strict)
 
 
-def _run(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
-    case = task.case
-    trace = read_requests(case.trace)
-    run = Run(
-        trace,
+def start(case: "Case") -> Run:
+    """The case's run before its first step."""
+    return Run(
+        read_requests(case.trace),
         case.allocator,
         case.capacity.slots,
         case.max_model_len,
@@ -97,6 +96,11 @@ def _run(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
         until_s=case.trace.until_s,
         warmup_s=case.trace.warmup_s,
     )
+
+
+def _run(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
+    case, run = task.case, start(task.case)
+    trace = run.trace
     reported_s = time.monotonic()
     while run.advance(_STEPS_AT_ONCE):
         if time.monotonic() - reported_s >= _SECONDS_BETWEEN_REPORTS:

@@ -15,7 +15,7 @@ from pagesim.errors import InputError, PagesimError
 from pagesim.experiment.case import Outcome, Progress, Task, attempt
 from pagesim.experiment.document import document
 from pagesim.experiment.processes import run_in_processes
-from pagesim.report.environment import environment
+from pagesim.experiment.environment import environment
 from pagesim.report.files import json_text, write_text
 from pagesim.report.folder import case_folder, config_text, finished_case
 

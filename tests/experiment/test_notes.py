@@ -1,11 +1,11 @@
-"""report/notes.py: the sentences before and after the tables."""
+"""experiment/notes.py: the sentences before and after the tables."""
 
 import pytest
 from tiny import write_experiment
 
 from pagesim import simulate
 from pagesim.config import load
-from pagesim.report.notes import capacity_lines, count_lines, result_warnings, size_warnings
+from pagesim.experiment.notes import capacity_lines, count_lines, result_warnings, size_warnings
 
 PAGED = "[{kind: paged, block_size: 16}]"
 
