@@ -10,6 +10,7 @@ from pagesim import __version__
 from pagesim.cli import config, trace
 from pagesim.cli.bench_kernel import bench_kernel
 from pagesim.cli.compare import compare
+from pagesim.cli.kernel import kernel
 from pagesim.cli.simulate import simulate
 from pagesim.cli.size import size
 from pagesim.errors import PagesimError
@@ -18,6 +19,7 @@ app = typer.Typer(name="pagesim", no_args_is_help=True, pretty_exceptions_enable
                   help="Where every slot of KV-cache memory goes, under contiguous and under paged allocation.")
 app.command()(simulate)
 app.command()(compare)
+app.command()(kernel)
 app.command()(bench_kernel)
 app.add_typer(trace.app)
 app.command()(size)
@@ -48,6 +50,9 @@ def main() -> None:
     except PagesimError as error:
         print(f"pagesim: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except OSError as error:
+        print(f"pagesim: {error.filename}: {error.strerror}", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         print("pagesim: interrupted", file=sys.stderr)
         sys.exit(130)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pagesim.engine.result import Result
 from pagesim.engine.run import Run
-from pagesim.errors import PagesimError
+from pagesim.errors import InputError, PagesimError
 from pagesim.experiment.document import case_entry
 from pagesim.report.folder import write_case
 from pagesim.trace import Trace, read_trace
@@ -56,11 +56,13 @@ class Outcome:
 
 
 def attempt(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
-    """Run a task; an error that a user can cause is an outcome, so that the other cases go on."""
+    """Run a task; an error that a user or the machine can cause is an outcome, so that the other cases go on."""
     try:
         return _run(task, on_progress)
     except PagesimError as error:
         return Outcome(error=error)
+    except OSError as error:
+        return Outcome(error=InputError(f"{error.filename}: {error.strerror}"))
     except MemoryError:
         return Outcome(error=PagesimError("not enough memory on this machine; set trace.limit or use fewer --jobs"))
 

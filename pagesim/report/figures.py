@@ -5,8 +5,11 @@ from typing import NamedTuple
 
 
 class Figure(NamedTuple):
+    """``rare`` ones are shown only where some case has more than 0."""
+
     name: str
     text: Callable[[dict], str]
+    rare: bool = False
 
 
 class Group(NamedTuple):
@@ -15,25 +18,18 @@ class Group(NamedTuple):
 
 
 def groups(cases: list[dict]) -> list[Group]:
-    """The groups for these cases; two parts of the ledger that are rare are left out where all cases show 0.
+    """The groups for these cases.
 
     Shares and means are over the time in which something runs, but for the two conventions, which name their window.
     """
-    rare = [
-        part
-        for part in ("cached", "remainder")
-        if any(percent(_share(case, part)) not in ("0.00", "–") for case in cases)
-    ]
-    parts = ("reserved", "overreserved", "rounding", "stranded", "idle", *rare)
-    memory = (
-        Figure("token use", lambda case: percent(case["utilization"])),
-        Figure("block use", lambda case: percent(case["block_use"])),
-        *(Figure(part, lambda case, part=part: percent(_share(case, part))) for part in parts),
-        Figure("internal fragm.", lambda case: percent(case["internal_fragmentation"])),
-    )
-    every = [Group("Memory, % of capacity", memory), _EXTERNAL, _PAPER, _TEXTBOOK, _LOAD, _LATENCY]
     contiguous = any(case["allocator"]["kind"] == "contiguous" for case in cases)
-    return [group for group in every if contiguous or group is not _EXTERNAL]
+    every = (_MEMORY, _EXTERNAL, _PAPER, _TEXTBOOK, _LOAD, _LATENCY)
+    return [_without_zeros(group, cases) for group in every if contiguous or group is not _EXTERNAL]
+
+
+def _without_zeros(group: Group, cases: list[dict]) -> Group:
+    kept = (each for each in group.figures if not each.rare or any(each.text(case) not in _NOTHING for case in cases))
+    return Group(group.title, tuple(kept))
 
 
 def percent(share: float | None) -> str:
@@ -59,6 +55,21 @@ def _share(case: dict, *parts: str, window: str = "busy") -> float | None:
     return None if shares is None else sum(shares[part] for part in parts)
 
 
+def _part(part: str) -> Callable[[dict], str]:
+    return lambda case: percent(_share(case, part))
+
+
+def _count(key: str) -> Callable[[dict], str]:
+    return lambda case: f"{case[key]:,}"
+
+
+def _waits_for(case: dict) -> str:
+    """The cause of most of the waiting, and its share of it."""
+    seconds = case["waiting_request_s"]
+    total, cause = sum(seconds.values()), max(seconds, key=seconds.__getitem__)
+    return f"{cause} {100 * seconds[cause] / total:.0f} %" if total else "–"
+
+
 def _external(key: str) -> Callable[[dict], str]:
     return lambda case: percent(case["external_fragmentation"][key])
 
@@ -80,6 +91,17 @@ def _latency(name: str, key: str) -> Callable[[dict], str]:
     return lambda case: number(case["latency"][name][key])
 
 
+_NOTHING = ("0", "0.00", "–")
+_MEMORY = Group(
+    "Memory, % of capacity",
+    (
+        Figure("token use", lambda case: percent(case["utilization"])),
+        Figure("block use", lambda case: percent(case["block_use"])),
+        *(Figure(part, _part(part)) for part in ("reserved", "overreserved", "rounding", "stranded", "idle")),
+        *(Figure(part, _part(part), rare=True) for part in ("cached", "remainder")),
+        Figure("internal fragm.", lambda case: percent(case["internal_fragmentation"])),
+    ),
+)
 _EXTERNAL = Group(
     "External fragmentation, %",
     (
@@ -109,6 +131,7 @@ _TEXTBOOK = Group(
         Figure("free", _textbook("cached", "idle")),
     ),
 )
+_RARE_COUNTERS = ("recomputed_tokens", "swapped_blocks", "swap_fallbacks", "copied_tokens", "failed_growths")
 _LOAD = Group(
     "Load",
     (
@@ -117,7 +140,9 @@ _LOAD = Group(
         Figure("running, peak", lambda case: f"{case['peak']['running']:,}"),
         Figure("waiting, mean", lambda case: number(case["mean"]["waiting"])),
         Figure("waiting, peak", lambda case: f"{case['peak']['waiting']:,}"),
-        Figure("preemptions", lambda case: f"{case['preemptions']:,}"),
+        Figure("waits for", _waits_for),
+        Figure("preemptions", _count("preemptions")),
+        *(Figure(key.replace("_", " "), _count(key), rare=True) for key in _RARE_COUNTERS),
         Figure("requests/s", lambda case: number(case["throughput"]["requests_per_s"])),
         Figure("output tokens/s", lambda case: number(case["throughput"]["output_tokens_per_s"])),
     ),

@@ -166,6 +166,12 @@ def test_a_run_folder_that_cannot_be_made_is_an_error_with_its_path(pagesim, tmp
     assert ended.code == 2 and f"{tmp_path}/file/run: cannot write the run folder" in ended.err
 
 
+def test_a_file_that_cannot_be_written_is_an_error_with_its_path(pagesim, tmp_path):
+    (tmp_path / "run" / "requests.csv").mkdir(parents=True)
+    ended = pagesim("simulate", write_experiment(tmp_path, allocators=PAGED), "-o", tmp_path / "run")
+    assert ended.code == 2 and "requests.csv" in ended.err and "Is a directory" in ended.err
+
+
 def test_ctrl_c_shows_what_has_finished_and_exits_130(pagesim, tmp_path, monkeypatch):
     from pagesim.engine.run import Run
 

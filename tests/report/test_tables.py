@@ -62,6 +62,22 @@ def test_external_fragmentation_is_left_out_where_every_case_is_paged(document):
     assert any("External" in row[0] for row in sheets(document)[0].rows)
 
 
+def test_a_rare_figure_is_shown_where_some_case_has_it(tmp_path, document):
+    assert not any(row[0] == "recomputed tokens" for row in sheets(document)[0].rows)
+    config = write_experiment(
+        tmp_path, rows=((0, 16, 30), (0, 16, 30)), kv_tokens=80, allocators="[{kind: paged, block_size: 16}]"
+    )
+    case = simulate(config).metrics["cases"][0]
+    rows = {row[0]: row[1:] for row in sheets({"cases": [case]})[0].rows}
+    assert case["preemptions"] > 0 and rows["recomputed tokens"] == (f"{case['recomputed_tokens']:,}",)
+
+
+def test_the_main_cause_of_waiting_is_named_with_its_share(document):
+    case = document["cases"][0] | {"waiting_request_s": {"memory": 3.0, "fragmentation": 1.0}}
+    rows = {row[0]: row[1:] for row in sheets({"cases": [case]})[0].rows}
+    assert rows["waits for"] == ("memory 75 %",)
+
+
 def test_what_does_not_exist_is_a_dash(tmp_path):
     config = write_experiment(tmp_path, max_model_len=4)  # every request is longer
     rows = {row[0]: row[1:] for row in sheets(simulate(config).metrics)[0].rows}
