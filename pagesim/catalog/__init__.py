@@ -2,7 +2,14 @@
 
 from pagesim.catalog.gpus import Gpu, gpu, kv_memory_bytes
 from pagesim.catalog.hf import model_from_config
-from pagesim.catalog.models import Model, flops_per_context_token, flops_per_token, kv_bytes_per_token, model, weight_bytes
+from pagesim.catalog.models import (
+    Model,
+    flops_per_context_token,
+    flops_per_token,
+    kv_bytes_per_token,
+    model,
+    weight_bytes,
+)
 
-__all__ = ["Gpu", "Model", "flops_per_context_token", "flops_per_token", "gpu", "kv_bytes_per_token", "kv_memory_bytes", "model",
-           "model_from_config", "weight_bytes"]
+__all__ = ["Gpu", "Model", "flops_per_context_token", "flops_per_token", "gpu", "kv_bytes_per_token", "kv_memory_bytes",
+           "model", "model_from_config", "weight_bytes"]

@@ -26,7 +26,8 @@ def gpu(name: str) -> Gpu:
         InputError: no such GPU.
     """
     name, entry = find("gpus.yaml", "GPU", name)
-    return Gpu(name, entry["memory_mib"] * 2**20, float(round(entry["bandwidth_tb_s"] * 1e12)), entry["bf16_tflop_s"] * 1e12, entry["pcie_gb_s"] * GB)
+    return Gpu(name, entry["memory_mib"] * 2**20, float(round(entry["bandwidth_tb_s"] * 1e12)),
+               entry["bf16_tflop_s"] * 1e12, entry["pcie_gb_s"] * GB)
 
 
 def kv_memory_bytes(gpu: Gpu, gpu_memory_utilization: float, weights_bytes: int, other_bytes: int) -> int:
@@ -40,6 +41,6 @@ def kv_memory_bytes(gpu: Gpu, gpu_memory_utilization: float, weights_bytes: int,
     if left <= 0:
         other = f" and other {format_bytes(other_bytes)}" if other_bytes else ""
         raise InputError(
-            f"no KV memory is left: {gpu_memory_utilization} of {gpu.name}'s {format_bytes(gpu.memory_bytes)} is less than weights "
-            f"{format_bytes(weights_bytes)}{other}; raise tensor_parallel_size or take a larger GPU")
+            f"no KV memory is left: {gpu_memory_utilization} of {gpu.name}'s {format_bytes(gpu.memory_bytes)} is less "
+            f"than weights {format_bytes(weights_bytes)}{other}; raise tensor_parallel_size or take a larger GPU")
     return left

@@ -1,7 +1,7 @@
 """A model from the ``config.json`` that Hugging Face repositories ship, read from the local disk.
 
-Only kinds of model whose cache is known to be plain K and V in every layer, or MLA's latent, are computed.  Everything else is
-refused: a number for a hybrid model by the plain formula would be wrong by several times without looking wrong.
+Only kinds of model whose cache is known to be plain K and V in every layer, or MLA's latent, are computed.  Everything
+else is refused: a number for a hybrid model by the plain formula would be wrong by several times without looking wrong.
 """
 
 import json
@@ -11,21 +11,23 @@ from pagesim.catalog.models import Model, dtype_name
 from pagesim.catalog.parameters import count_parameters
 from pagesim.errors import InputError
 
-# Kinds with one K and one V head group of equal shape in every layer. Those in _MHA_DEFAULT may leave out num_key_value_heads
-# (then it is num_attention_heads), those in _OWN_HEAD_DIM may not leave out head_dim (their default is not hidden_size / heads).
+# Kinds with K and V heads of equal shape in every layer. Those in _MHA_DEFAULT may leave out num_key_value_heads (it is
+# num_attention_heads then), those in _OWN_HEAD_DIM must state head_dim (their default is not hidden_size / heads).
 _MHA_DEFAULT = {"bloom", "codegen", "gpt2", "gpt_neox", "gptj", "llama", "opt", "phi"}
-_OWN_HEAD_DIM = {"ernie4_5", "gemma", "gemma2", "gemma3", "gemma3_text", "glm", "glm4", "glm4_moe", "gpt_oss", "helium", "qwen3", "qwen3_moe"}
+_OWN_HEAD_DIM = {"ernie4_5", "gemma", "gemma2", "gemma3", "gemma3_text", "glm", "glm4", "glm4_moe", "gpt_oss", "helium",
+                 "qwen3", "qwen3_moe"}
 _PLAIN = _MHA_DEFAULT | _OWN_HEAD_DIM | {
-    "arcee", "baichuan", "cohere", "cohere2", "exaone4", "granite", "granitemoe", "internlm2", "internlm3", "minicpm", "ministral", "mistral",
-    "mixtral", "nemotron", "olmo", "olmo2", "olmo3", "olmoe", "persimmon", "phi3", "phimoe", "qwen2", "qwen2_moe", "seed_oss", "smollm3",
-    "stablelm", "starcoder2"}
+    "arcee", "baichuan", "cohere", "cohere2", "exaone4", "granite", "granitemoe", "internlm2", "internlm3", "minicpm",
+    "ministral", "mistral", "mixtral", "nemotron", "olmo", "olmo2", "olmo3", "olmoe", "persimmon", "phi3", "phimoe",
+    "qwen2", "qwen2_moe", "seed_oss", "smollm3", "stablelm", "starcoder2"}
 _MLA = {"deepseek_v2", "deepseek_v3", "kimi_k2", "minicpm3"}
 
 # Keys that betray layers without a plain cache, even in a kind known as plain.
 _NOT_MODELLED = {
     "attention_chunk_size": "layers that attend within chunks", "cross_attention_layers": "cross-attention layers",
     "index_topk": "an index cache beside the latent", "num_kv_shared_layers": "layers that share a cache",
-    "cla_share_factor": "layers that share a cache", "block_configs": "layers of different shapes", "is_encoder_decoder": "an encoder's cache",
+    "cla_share_factor": "layers that share a cache", "block_configs": "layers of different shapes",
+    "is_encoder_decoder": "an encoder's cache",
     "layers_block_type": "layers with a recurrent state", "block_types": "layers with a recurrent state",
     "hybrid_override_pattern": "layers with a recurrent state", "attn_layer_period": "layers with a recurrent state",
     "mamba_d_state": "layers with a recurrent state", "mamba_d_ssm": "layers with a recurrent state",
@@ -37,11 +39,12 @@ _LAYER_TYPES = {"full_attention", "attention", "sliding_attention"}
 def model_from_config(path: str | Path) -> Model:
     """The model that a local ``config.json``, or the directory that holds one, describes.
 
-    Weights are counted from ``model.safetensors.index.json`` beside it, or from the shapes of the dense and expert layers of
-    the Llama family; they stay unknown otherwise.
+    Weights are those of ``model.safetensors`` or its index beside it, or counted from the shapes of the dense and
+    expert layers of the Llama family; they stay unknown otherwise.
 
     Raises:
-        InputError: not such a file, a key that is missing, or a model whose cache is not modelled; the message names the file.
+        InputError: no such file, a key that is missing, or a model whose cache is not modelled; the message names the
+            file.
     """
     path = Path(path)
     path = path / "config.json" if path.is_dir() else path
@@ -61,7 +64,9 @@ def model_from_config(path: str | Path) -> Model:
 def _text(config: dict) -> dict:
     """The part that describes the language model; multimodal configs nest it, and leave the dtype outside."""
     inner = config.get("text_config")
-    return {**{key: config.get(key) for key in ("torch_dtype", "dtype")}, **inner} if isinstance(inner, dict) else config
+    if not isinstance(inner, dict):
+        return config
+    return {key: config.get(key) for key in ("torch_dtype", "dtype")} | inner
 
 
 def _model(name: str, config: dict, checkpoint_bytes: int | None) -> Model:
@@ -70,11 +75,12 @@ def _model(name: str, config: dict, checkpoint_bytes: int | None) -> Model:
     heads = _number(config, "num_attention_heads", "n_head")
     layers = _number(config, "num_hidden_layers", "n_layer", "num_layers")
     shape = _latent(config) if kind in _MLA or config.get("kv_lora_rank") else _plain(kind, config, heads)
-    quantized = config.get("quantization_config")
     params, active_params = count_parameters(config)
+    if config.get("quantization_config") and not checkpoint_bytes:
+        params = None   # the dtype below is that of the activations, and says nothing of the weights' size
     dtype = dtype_name(str(config.get("dtype") or config.get("torch_dtype") or "bf16").removeprefix("torch."))
-    return Model(name, layers, heads, **shape, window=_window(config), params=None if quantized and not checkpoint_bytes else params,
-                 active_params=active_params, weights=dtype, weight_bytes=checkpoint_bytes, max_model_len=_max_model_len(config))
+    return Model(name, layers, heads, **shape, window=_window(config), params=params, active_params=active_params,
+                 weights=dtype, weight_bytes=checkpoint_bytes, max_model_len=_max_model_len(config))
 
 
 def _refuse_what_is_not_modelled(kind: str | None, config: dict) -> None:
@@ -100,7 +106,7 @@ def _plain(kind: str | None, config: dict, heads: int) -> dict[str, int]:
         return {"kv_heads": kv_heads, "head_dim": _number(config, "head_dim")}
     hidden = _number(config, "hidden_size", "n_embd")
     if hidden % heads:
-        raise InputError(f"head_dim is missing, and hidden_size {hidden} is not a multiple of {heads} heads; add head_dim")
+        raise InputError(f"head_dim is missing, and hidden_size {hidden} is not a multiple of {heads} heads; add it")
     return {"kv_heads": kv_heads, "head_dim": hidden // heads}
 
 
@@ -109,7 +115,7 @@ def _latent(config: dict) -> dict[str, int]:
 
 
 def _window(config: dict) -> int | None:
-    """The window of those layers that have one.  Qwen states a ``sliding_window`` that ``use_sliding_window: false`` turns off."""
+    """The window of the layers that have one.  Qwen states one and turns it off with ``use_sliding_window``."""
     window = config.get("sliding_window")
     types = config.get("layer_types")
     unused = config.get("use_sliding_window") is False or (types and "sliding_attention" not in types)
@@ -117,7 +123,7 @@ def _window(config: dict) -> int | None:
 
 
 def _max_model_len(config: dict) -> int | None:
-    """The longest sequence, stretched where the positions are scaled, as vLLM derives it; None where it is not stated."""
+    """The longest sequence, stretched where positions are scaled, as vLLM derives it; None where it is not stated."""
     stated = next((config[key] for key in ("max_position_embeddings", "n_positions") if config.get(key)), None)
     scaling = config.get("rope_scaling") or {}
     kind = scaling.get("rope_type", scaling.get("type"))

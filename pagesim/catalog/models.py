@@ -6,7 +6,8 @@ from pagesim.catalog.lookup import find
 from pagesim.errors import InputError
 
 _DTYPES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "int4": 0.5, "mxfp4": 0.53125}
-_SPELLINGS = {"float32": "fp32", "float": "fp32", "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8"}
+_SPELLINGS = {"float32": "fp32", "float": "fp32", "bfloat16": "bf16", "float16": "fp16", "half": "fp16",
+              "fp8_e4m3": "fp8", "fp8_e5m2": "fp8"}
 KV_CACHE_DTYPES = ("auto", "bf16", "fp16", "fp8")
 WEIGHT_DTYPES = ("auto", "fp32", "bf16", "fp16", "fp8", "int8", "int4")
 
@@ -57,7 +58,7 @@ def model(name: str) -> Model:
 
 
 def dtype_name(spelling: str) -> str:
-    """One name for the spellings of a dtype that vLLM and PyTorch use: ``bfloat16`` is ``bf16``, ``fp8_e4m3`` is ``fp8``."""
+    """One name for the spellings of vLLM and PyTorch: ``bfloat16`` is ``bf16``, ``fp8_e4m3`` is ``fp8``."""
     return _SPELLINGS.get(spelling, spelling)
 
 
@@ -65,18 +66,19 @@ def kv_bytes_per_token(model: Model, kv_cache_dtype: str, tensor_parallel_size: 
     """Bytes of K and V of one token in all layers of one shard.
 
     ``2 · layers · kv_heads · head_dim · bytes`` with ``max(1, kv_heads / tensor_parallel_size)`` heads a shard; MLA:
-    ``layers · (kv_lora_rank + qk_rope_head_dim) · bytes``, whole on every shard.  ``auto`` is two bytes, or the weights' four.
+    ``layers · (kv_lora_rank + qk_rope_head_dim) · bytes``, whole on every shard.  ``auto`` is 2 bytes, or fp32's 4.
 
     Raises:
-        InputError: heads that cannot be shared among the shards, or layers that keep less than ``max_model_len`` tokens,
-            for which this formula would charge too much.
+        InputError: heads that cannot be shared among the shards, or layers that keep less than ``max_model_len``
+            tokens, for which this formula would charge too much.
     """
     if model.window is not None and (max_model_len is None or model.window < max_model_len):
         raise InputError(
-            f"{model.name} has layers that keep only a window of {model.window:,} tokens, which is not modelled yet; set max_model_len to "
-            f"{model.window} or less, or give the model as {{kv_bytes_per_token: N}}")
+            f"{model.name} has layers that keep only a window of {model.window:,} tokens, which is not modelled yet; "
+            f"set max_model_len to {model.window} or less, or give the model as {{kv_bytes_per_token: N}}")
     if model.heads % tensor_parallel_size:
-        raise InputError(f"tensor_parallel_size {tensor_parallel_size} does not divide the {model.heads} attention heads of {model.name}")
+        raise InputError(f"tensor_parallel_size {tensor_parallel_size} does not divide the {model.heads} attention "
+                         f"heads of {model.name}")
     bytes_each = 4 if kv_cache_dtype == "auto" and model.weights == "fp32" else _DTYPES.get(kv_cache_dtype, 2)
     if model.is_mla:
         return model.layers * (model.kv_lora_rank + model.qk_rope_head_dim) * bytes_each
@@ -87,7 +89,8 @@ def _kv_heads_per_shard(model: Model, tensor_parallel_size: int) -> int:
     """KV heads of one shard; with more shards than heads each keeps a copy of one."""
     heads, shards = model.kv_heads, tensor_parallel_size
     if max(heads, shards) % min(heads, shards):
-        raise InputError(f"tensor_parallel_size {shards} and the {heads} KV heads of {model.name} do not divide one another")
+        raise InputError(
+            f"tensor_parallel_size {shards} and the {heads} KV heads of {model.name} do not divide one another")
     return max(1, heads // shards)
 
 
@@ -100,7 +103,8 @@ def weight_bytes(model: Model, tensor_parallel_size: int) -> int:
     if model.weight_bytes is not None:
         return model.weight_bytes // tensor_parallel_size
     if model.params is None:
-        raise InputError(f"the size of {model.name}'s weights is not known; give memory.weights, such as weights: 15GiB (on one GPU)")
+        raise InputError(f"the size of {model.name}'s weights is not known; give memory.weights, such as weights: "
+                         "15GiB (on one GPU)")
     return int(model.params * _DTYPES[model.weights]) // tensor_parallel_size
 
 
@@ -112,14 +116,16 @@ def flops_per_token(model: Model, tensor_parallel_size: int) -> float:
     """
     params = model.active_params or model.params
     if params is None:
-        raise InputError(f"the number of parameters of {model.name} is not known, and the roofline needs it; use durations: {{kind: linear, ...}}")
+        raise InputError(f"the number of parameters of {model.name} is not known, and the roofline needs it; use "
+                         "durations: {kind: linear, ...}")
     return 2 * params / tensor_parallel_size
 
 
 def flops_per_context_token(model: Model, tensor_parallel_size: int) -> float:
     """Operations of one shard for one token of context: ``4 · layers · heads · head_dim``.
 
-    MLA's heads read the latent itself: ``kv_lora_rank + qk_rope_head_dim`` wide for the scores, ``kv_lora_rank`` for the values.
+    MLA's heads read the latent itself: ``kv_lora_rank + qk_rope_head_dim`` wide for the scores, ``kv_lora_rank`` for
+    the values.
     """
     width = model.kv_lora_rank + model.qk_rope_head_dim / 2 if model.is_mla else model.head_dim
     return 4 * model.layers * model.heads * width / tensor_parallel_size

@@ -8,8 +8,8 @@ _FAMILY = {"llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe"}
 def count_parameters(config: dict) -> tuple[int | None, int | None]:
     """All weights, and those that compute one token; ``(None, None)`` for a family whose shapes are not known here.
 
-    Embedding and output head (one matrix where tied) + layers · (q, k, v, o + gate, up and down of each expert + router +
-    norms) + the last norm.  Only ``num_experts_per_tok`` of the experts compute a token.
+    Embedding and output head (one matrix where tied) + layers · (q, k, v, o + gate, up and down of each expert +
+    router + norms) + the last norm.  Only ``num_experts_per_tok`` of the experts compute a token.
     """
     kind = config.get("model_type")
     needed = ("hidden_size", "vocab_size", "intermediate_size", "num_attention_heads", "num_hidden_layers")

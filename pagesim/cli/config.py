@@ -10,7 +10,9 @@ from pagesim.errors import ConfigError
 app = typer.Typer(name="config", no_args_is_help=True, help="Check, write out and start experiments.")
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The experiment, a YAML file.")]
-Overrides = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Replace one key, such as seed=1; may be repeated.")]
+Overrides = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help=(
+    "Replace one key, such as seed=1; may be repeated."))]
+NewFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")]
 
 
 @app.command()
@@ -42,7 +44,7 @@ def schema() -> None:
 
 
 @app.command()
-def init(file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")] = Path("experiment.yaml")) -> None:
+def init(file: NewFile = Path("experiment.yaml")) -> None:
     """Write an experiment to start from, with comments."""
     from pagesim.config.starter import STARTER
 

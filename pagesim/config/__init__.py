@@ -1,4 +1,4 @@
-"""Floor 6: a YAML file of an experiment → the cases to run.  The only importer of yaml and pydantic besides the catalogue's files."""
+"""Floor 6: a YAML file of an experiment → the cases to run.  Nothing else imports pydantic."""
 
 from pagesim.config.case import Capacity, Case, Experiment, TraceOptions
 from pagesim.config.load import load

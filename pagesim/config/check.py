@@ -11,9 +11,10 @@ from pagesim.config.schema import Config, Keys
 from pagesim.config.values import shown
 from pagesim.errors import InputError
 
-_VLLM_NAMES = {"enable_chunked_prefill": "chunked_prefill", "request_rate": "rate", "max_concurrency": "users", "scheduler": "scheduling",
+_VLLM_NAMES = {"enable_chunked_prefill": "chunked_prefill", "request_rate": "rate", "max_concurrency": "users",
                "preemption_mode": "preemption", "kv_cache_memory_bytes": "kv_memory"}
-_BOUNDS = {"greater_than": ("above", "gt"), "greater_than_equal": ("at least", "ge"), "less_than": ("below", "lt"), "less_than_equal": ("at most", "le")}
+_BOUNDS = {"greater_than": ("above", "gt"), "greater_than_equal": ("at least", "ge"),
+           "less_than": ("below", "lt"), "less_than_equal": ("at most", "le")}
 
 
 def check(document: Document, schema: type[Keys], directory: str) -> tuple[Any, list[Problem]]:
@@ -36,7 +37,8 @@ def check(document: Document, schema: type[Keys], directory: str) -> tuple[Any, 
         new = [(path, details) for path, details in found if not any(gone[:len(path)] == path for gone in left_out)
                and not (details["type"] == "missing" and path in misspelt)]
         for path, details in new:
-            problems.append(Problem(document.place(path, of_key=details["type"] == "extra_forbidden"), _message(path, details, schema)))
+            place = document.place(path, of_key=details["type"] == "extra_forbidden")
+            problems.append(Problem(place, _message(path, details, schema)))
         removable = [path for path, _ in new if path and isinstance(path[-1], str) and _has(data, path)]
         if not removable:
             return None, problems
@@ -71,8 +73,9 @@ def _data_path(data: Any, details: ErrorDetails) -> Path:
 
 def _has(data: Any, path: Path) -> bool:
     for step in path:
-        inside = isinstance(data, dict) and step in data or isinstance(data, list) and isinstance(step, int) and step < len(data)
-        if not inside:
+        in_mapping = isinstance(data, dict) and step in data
+        in_list = isinstance(data, list) and isinstance(step, int) and step < len(data)
+        if not in_mapping and not in_list:
             return False
         data = data[step]
     return True
@@ -100,9 +103,9 @@ def _message(path: Path, details: ErrorDetails, schema: type[Keys]) -> str:
     if kind == "union_tag_not_found":
         return f"{name} needs a kind, one of {_kinds(details, schema)}"
     if kind == "union_tag_invalid":
-        return _not_one_of("kind", context["tag"], [tag.strip("' ") for tag in context["expected_tags"].split(",")])
+        return _not_one_of("kind", context["tag"], context["expected_tags"])
     if kind == "literal_error":
-        return _not_one_of(key, given, [choice.strip("' ") for choice in context["expected"].replace(" or ", ", ").split(",")])
+        return _not_one_of(key, given, context["expected"].replace(" or ", ", "))
     if kind == "value_error":
         error = context["error"]
         text = str(error)
@@ -130,9 +133,11 @@ def _wrong_shape(name: str, wanted: str, given: Any) -> str:
     return f"{name} must be {wanted}, got {shown(given)}"
 
 
-def _not_one_of(key: str, given: Any, choices: list[str]) -> str:
+def _not_one_of(key: str, given: Any, quoted: str) -> str:
+    choices = [choice.strip("' ") for choice in quoted.split(",")]
     near = get_close_matches(str(given), choices, n=1)
-    return f"{key} must be one of {', '.join(choices)}, got {shown(given)}" + (f"; did you mean {near[0]!r}?" if near else "")
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"{key} must be one of {', '.join(choices)}, got {shown(given)}{hint}"
 
 
 def _nearest_key(key: str, loc: tuple, schema: type[Keys]) -> str | None:
@@ -152,15 +157,20 @@ def _way_out(key: str, loc: tuple, schema: type[Keys]) -> str:
     nearest, allowed = _nearest_key(key, loc, schema), _model_at(schema, loc[:-1]).model_fields
     if nearest:
         return f"did you mean {nearest!r}?"
-    homes = [name for name, field in Config.model_fields.items() if any(key in model.model_fields for model in _models_in(field.annotation))]
+    homes = [name for name, field in Config.model_fields.items()
+             if any(key in model.model_fields for model in _models_in(field.annotation))]
     if key in Config.model_fields:
         return f"{key} belongs at the top level"
     return f"it belongs under {' or '.join(homes)}" if homes else f"allowed: {', '.join(allowed)}"
 
 
 def _kinds(details: ErrorDetails, schema: type[Keys]) -> str:
-    models = _candidates(schema, details["loc"])
-    return ", ".join(get_args(model.model_fields["kind"].annotation)[0] for model in models)
+    return ", ".join(kind for model in _candidates(schema, details["loc"]) for kind in _kinds_of(model))
+
+
+def _kinds_of(model: type[BaseModel]) -> tuple[str, ...]:
+    """The value of ``kind`` that chooses this model; none where it has no such key."""
+    return get_args(model.model_fields["kind"].annotation) if "kind" in model.model_fields else ()
 
 
 def _model_at(schema: type[Keys], loc: tuple) -> type[BaseModel]:
@@ -171,7 +181,7 @@ def _candidates(schema: type[Keys], loc: tuple) -> list[type[BaseModel]]:
     """The models of the schema that an error's location allows, walking fields and the tags of unions."""
     models: list[type[BaseModel]] = [schema]
     for step in loc:
-        tagged = [model for model in models if "kind" in model.model_fields and step in get_args(model.model_fields["kind"].annotation)]
+        tagged = [model for model in models if step in _kinds_of(model)]
         if tagged and len(models) > 1:
             models = tagged
         elif step in models[0].model_fields:

@@ -49,8 +49,9 @@ class Document:
         data = self.data
         for step in path:
             data = data[step]
-        keys, values = ({known[len(path):]: place for known, place in places.items() if known[:len(path)] == path} for places in (self.keys, self.values))
-        return Document(data, keys, values)
+        end = len(path)
+        return Document(data, {known[end:]: place for known, place in self.keys.items() if known[:end] == path},
+                        {known[end:]: place for known, place in self.values.items() if known[:end] == path})
 
     def replaced(self, path: Path, key: Place, part: "Document") -> "Document":
         """A copy with ``part`` at ``path``, whose key stands at ``key``.
@@ -60,7 +61,8 @@ class Document:
         Raises:
             ConfigError: a list on the way has no such entry, or something on the way is neither list nor mapping.
         """
-        keys, values = ({known: place for known, place in places.items() if known[:len(path)] != path} for places in (self.keys, self.values))
+        keys = {known: place for known, place in self.keys.items() if known[:len(path)] != path}
+        values = {known: place for known, place in self.values.items() if known[:len(path)] != path}
         for end in range(len(path)):
             values.setdefault(path[:end], key)
             keys.setdefault(path[:end], key)
@@ -76,10 +78,11 @@ def _with(data: Any, path: Path, new: Any, walked: Path) -> Any:
     step, rest = path[0], path[1:]
     if isinstance(data, list):
         if not isinstance(step, int) or step >= len(data):
-            raise ConfigError(f"{dotted(walked)} is a list with entries 0 to {len(data) - 1}, there is no entry {step!r}")
+            raise ConfigError(f"{dotted(walked)} is a list with entries 0 to {len(data) - 1}, there is no {step!r}")
         return [*data[:step], _with(data[step], rest, new, (*walked, step)), *data[step + 1:]]
     if data is not None and not isinstance(data, dict):
-        raise ConfigError(f"{dotted(walked)} is {data!r}, so {dotted((*walked, *path))} cannot be set; set {dotted(walked)} as a whole")
+        here, there = dotted(walked), dotted((*walked, *path))
+        raise ConfigError(f"{here} is {data!r}, so {there} cannot be set; set {here} as a whole")
     data = data or {}
     return {**data, step: _with(data.get(step), rest, new, (*walked, step))}
 
@@ -157,7 +160,8 @@ class _Reader:
             if not isinstance(key, yaml.ScalarNode):
                 self.problem(key, "a key must be text")
             elif key.value in first:
-                self.problem(key, f"duplicate key {key.value!r}; it is already given in line {first[key.value].start_mark.line + 1}")
+                line = first[key.value].start_mark.line + 1
+                self.problem(key, f"duplicate key {key.value!r}; it is already given in line {line}")
             else:
                 first[key.value] = key
         self.loader.flatten_mapping(node)

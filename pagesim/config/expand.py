@@ -8,7 +8,7 @@ from pagesim.config.case import Case, Experiment
 
 
 def expanded(experiment: Experiment) -> str:
-    """YAML documents, one for each setting that the sweep makes; the cases that differ in the allocator only share one."""
+    """YAML documents, one for each setting that the sweep makes; cases that differ only in the allocator share one."""
     return "---\n".join(_document(list(cases)) for _, cases in groupby(experiment.cases, _all_but_allocators))
 
 

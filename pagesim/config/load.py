@@ -18,7 +18,7 @@ _DEFAULT_ALLOCATORS = ({"kind": "contiguous"}, {"kind": "paged"})
 
 
 def load(path: str | Path, overrides: Sequence[str | Override] = (), *, need_trace: bool = True) -> Experiment:
-    """The experiment of the YAML file at ``path``, with ``overrides`` such as ``"scheduling.max_num_seqs=8"`` put in first.
+    """The experiment of the YAML file at ``path``, with ``overrides`` such as ``"trace.limit=8"`` put in first.
 
     Args:
         need_trace: the trace's file must exist.
@@ -42,7 +42,8 @@ def load(path: str | Path, overrides: Sequence[str | Override] = (), *, need_tra
         if made is None:
             continue
         if need_trace and not Path(made.trace.path).is_file():
-            problems.append(Problem(variant.document.place(("trace", "path")), f"no trace file {made.trace.path!r}; paths are relative to this config"))
+            problems.append(Problem(variant.document.place(("trace", "path")),
+                                    f"no trace file {made.trace.path!r}; paths are relative to this config"))
         named = replace(made, name=_name(made, variant.swept, document))
         cases.setdefault(repr(made.resolved), named)
     raise_all(problems)
@@ -65,7 +66,7 @@ def read(path: str | Path) -> Document:
 
 
 def empty(name: str) -> Document:
-    """A document in which nothing is given but the default allocators; what is missing is reported as ``name``'s fault."""
+    """A document in which nothing is given but the default allocators; what is missing is told under ``name``."""
     return _with_default_allocators(Document({}, values={(): Place(1, 1, name)}))
 
 
@@ -81,7 +82,8 @@ def raise_all(problems: Iterable[Problem]) -> None:
     Raises:
         ConfigError: there are problems.
     """
-    lines = dict.fromkeys(f"{problem.place.text}: {problem.message}" for problem in sorted(problems, key=lambda problem: problem.place))
+    in_order = sorted(problems, key=lambda problem: problem.place)
+    lines = dict.fromkeys(f"{problem.place.text}: {problem.message}" for problem in in_order)
     if lines:
         raise ConfigError("\n".join(lines))
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path as FilePath
 from typing import NamedTuple
 
-from pagesim.config.document import Document, Place, parse, undotted
+from pagesim.config.document import Document, Path, Place, parse, undotted
 from pagesim.errors import ConfigError
 
 _AFTER_THE_FILE = 10**9   # line of what the command line says, so that it is reported after the file's
@@ -33,7 +33,8 @@ def assignment(text: str) -> Override:
 def overridden(document: Document, overrides: Iterable[Override]) -> Document:
     """The document with each override put in its place.
 
-    A key that is set here is not swept any more.  A trace or a config.json that is named here is relative to the current directory, as a shell's user expects.
+    A key that is set here is not swept any more.  A trace or a config.json that is named here is relative to the
+    current directory, as a shell's user expects.
 
     Raises:
         ConfigError: a value that is not YAML, or a key that cannot be reached.
@@ -42,13 +43,17 @@ def overridden(document: Document, overrides: Iterable[Override]) -> Document:
         path, place = undotted(key), Place(_AFTER_THE_FILE, 0, label)
         value = parse(text, label, one_place=True)
         document.problems.extend(value.problems)
-        if isinstance(value.data, str) and (path == ("trace", "path") or path == ("model",) and value.data.endswith(".json")):
+        if isinstance(value.data, str) and _is_path(path, value.data):
             value.data = str(FilePath(value.data).absolute())
         try:
             document = _without_sweep_of(key, document.replaced(path, place, value))
         except ConfigError as error:
             raise ConfigError(f"{label}: {error}") from None
     return document
+
+
+def _is_path(path: Path, value: str) -> bool:
+    return path == ("trace", "path") or path == ("model",) and value.endswith(".json")
 
 
 def _without_sweep_of(key: str, document: Document) -> Document:

@@ -1,4 +1,4 @@
-"""A validated config and one of its allocators → a case: defaults that depend on other keys, and the rules of the engine."""
+"""A validated config and one of its allocators → a case: defaults that depend on other keys, the engine's rules."""
 
 from os.path import abspath, join, normpath
 
@@ -42,12 +42,15 @@ def case(config: Config, number: int, name: str, directory: str) -> tuple[Case |
 def _trace(config: Config, directory: str) -> TraceOptions:
     arrivals, trace = config.trace.arrivals, config.trace
     if trace.speedup != 1 and arrivals.kind != "trace":
-        raise InputError(f"speedup scales the trace's own times, and arrivals of kind {arrivals.kind} do not use them; leave it out")
+        raise InputError(f"speedup scales the trace's own times, and arrivals of kind {arrivals.kind} do not use them; "
+                         "leave it out")
     cv = getattr(arrivals, "cv", None)
     if isinstance(arrivals, Gamma) and cv is None:
         cv = arrivals.burstiness ** -0.5
-    return TraceOptions(normpath(join(directory, trace.path)), arrivals.kind, getattr(arrivals, "rate", None), cv, getattr(arrivals, "users", None),
-                        trace.speedup, trace.limit, trace.strict, trace.until_s, trace.warmup_s, config.seed)
+    return TraceOptions(
+        normpath(join(directory, trace.path)), arrivals.kind, getattr(arrivals, "rate", None), cv,
+        getattr(arrivals, "users", None), trace.speedup, trace.limit, trace.strict, trace.until_s, trace.warmup_s,
+        config.seed)
 
 
 def _scheduling(config: Config, sized: Sized) -> Scheduling:
@@ -56,12 +59,13 @@ def _scheduling(config: Config, sized: Sized) -> Scheduling:
     if budget is None:
         budget = MAX_NUM_BATCHED_TOKENS if keys.chunked_prefill else max(MAX_NUM_BATCHED_TOKENS, sized.max_model_len)
     if not keys.chunked_prefill and budget < sized.max_model_len:
-        raise InputError(f"max_num_batched_tokens {budget} is less than max_model_len {sized.max_model_len}, so a long prompt could never be "
-                         "computed in one step; raise it, or set chunked_prefill: true")
+        raise InputError(f"max_num_batched_tokens {budget} is less than max_model_len {sized.max_model_len}, so a long "
+                         "prompt could never be computed in one step; raise it, or set chunked_prefill: true")
     if keys.preemption == "recompute":
         return Scheduling(keys.max_num_seqs, budget, keys.chunked_prefill, "recompute", keys.reserve_full_isl)
     if sized.kv_bytes_per_token is None:
-        raise InputError("preemption by swap needs to know how many bytes a token takes; give model, or model: {kv_bytes_per_token: N}")
+        raise InputError("preemption by swap needs to know how many bytes a token takes; give model, or "
+                         "model: {kv_bytes_per_token: N}")
     space = SWAP_SPACE_BYTES if keys.swap_space is None else keys.swap_space
     return Scheduling(keys.max_num_seqs, budget, keys.chunked_prefill, "swap", keys.reserve_full_isl,
                       space // sized.kv_bytes_per_token, sized.kv_bytes_per_token / _swap_bytes_per_s(config, sized))
@@ -72,7 +76,8 @@ def _swap_bytes_per_s(config: Config, sized: Sized) -> float:
         return config.scheduling.swap_bandwidth
     gpu = _roofline_gpu(config, sized)
     if gpu is None:
-        raise InputError("preemption by swap needs the bandwidth to the host; give swap_bandwidth (bytes per second, such as 25GB), or a GPU")
+        raise InputError("preemption by swap needs the bandwidth to the host; give swap_bandwidth (bytes per second, "
+                         "such as 25GB), or a GPU")
     return PCIE_SHARE * gpu.pcie_bytes_per_s
 
 
@@ -90,9 +95,10 @@ def _durations(config: Config, sized: Sized) -> Durations:
     if keys is not None and not isinstance(keys, RooflineKeys):
         return keys.spec()
     gpu, tp = _roofline_gpu(config, sized), config.memory.tensor_parallel_size
-    if sized.model is None or gpu is None:
-        missing = "a model of the catalogue or a config.json" if sized.model is None else "a GPU: name it in memory or in durations"
-        raise InputError(f"kind roofline needs {missing}; or use linear or fixed")
+    if sized.model is None:
+        raise InputError("kind roofline needs a model of the catalogue or a config.json; or use linear or fixed")
+    if gpu is None:
+        raise InputError("kind roofline needs a GPU: name it in memory or in durations; or use linear or fixed")
     return Roofline(sized.weights_bytes(), sized.kv_bytes_per_token, catalog.flops_per_token(sized.model, tp),
                     catalog.flops_per_context_token(sized.model, tp), gpu.bandwidth_bytes_per_s, gpu.peak_flops_per_s,
                     0.0 if keys is None else keys.overhead_s)
@@ -108,9 +114,9 @@ def _resolved(config: Config, sized: Sized, scheduling: Scheduling, number: int,
         rules = {"swap_space": SWAP_SPACE_BYTES, "swap_bandwidth": round(_swap_bytes_per_s(config, sized))} | rules
     else:
         rules = {key: value for key, value in rules.items() if not key.startswith("swap_")}
-    trace = config.trace.model_dump() | {"path": abspath(join(directory, config.trace.path)), "arrivals": config.trace.arrivals.model_dump(exclude_none=True)}
     return {
-        "trace": trace,
+        "trace": config.trace.model_dump() | {"path": abspath(join(directory, config.trace.path)),
+                                              "arrivals": config.trace.arrivals.model_dump(exclude_none=True)},
         "model": config.model.model_dump() if isinstance(config.model, KvBytes) else config.model,
         "memory": {key: memory[key] for key in Memory.model_fields if key in memory},
         "max_model_len": sized.max_model_len,
@@ -123,7 +129,9 @@ def _resolved(config: Config, sized: Sized, scheduling: Scheduling, number: int,
 def _resolved_durations(config: Config, sized: Sized) -> dict:
     if config.durations is not None:
         return config.durations.model_dump(exclude_none=True)
-    return {"kind": "roofline", "overhead_s": 0.0} if _roofline_is_known(config, sized) else {"kind": "fixed", "step_s": STEP_S}
+    if _roofline_is_known(config, sized):
+        return {"kind": "roofline", "overhead_s": 0.0}
+    return {"kind": "fixed", "step_s": STEP_S}
 
 
 def _roofline_is_known(config: Config, sized: Sized) -> bool:

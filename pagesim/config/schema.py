@@ -44,8 +44,10 @@ def _known_gpu(name: str) -> str:
 
 ModelName = Annotated[str, AfterValidator(_known_model)]
 GpuName = Annotated[str, AfterValidator(_known_gpu)]
-KvDtype = Annotated[Literal[(*KV_CACHE_DTYPES, "float16", "bfloat16", "fp8_e4m3", "fp8_e5m2")], AfterValidator(dtype_name)]
-WeightDtype = Annotated[Literal[(*WEIGHT_DTYPES, "float16", "half", "bfloat16", "float32", "float")], AfterValidator(dtype_name)]
+KvSpelling = Literal[(*KV_CACHE_DTYPES, "float16", "bfloat16", "fp8_e4m3", "fp8_e5m2")]
+KvDtype = Annotated[KvSpelling, AfterValidator(dtype_name)]
+WeightSpelling = Literal[(*WEIGHT_DTYPES, "float16", "half", "bfloat16", "float32", "float")]
+WeightDtype = Annotated[WeightSpelling, AfterValidator(dtype_name)]
 Share = Annotated[Real, Field(gt=0, le=1)]
 Positive = Annotated[Real, Field(gt=0)]
 AtLeast1 = Annotated[Count, Field(ge=1)]
@@ -87,10 +89,13 @@ class Saturate(Keys):
     kind: Literal["saturate"]
 
 
+Arrivals = Annotated[AtItsOwnTimes | Poisson | Gamma | Closed | Saturate, Field(discriminator="kind")]
+
+
 class Trace(Keys):
     path: str
     """File with the requests, relative to this config; the format is detected."""
-    arrivals: Annotated[AtItsOwnTimes | Poisson | Gamma | Closed | Saturate, Field(discriminator="kind")] = AtItsOwnTimes()
+    arrivals: Arrivals = AtItsOwnTimes()
     speedup: Positive = 1.0
     """2 replays the trace at twice its rate."""
     limit: AtLeast1 | None = None
@@ -105,7 +110,7 @@ class Trace(Keys):
     @model_validator(mode="after")
     def _something_counts(self) -> "Trace":
         if self.until_s is not None and self.warmup_s >= self.until_s:
-            raise InputError(f"warmup_s {self.warmup_s:g} is not before until_s {self.until_s:g}, so nothing would be counted")
+            raise InputError(f"warmup_s {self.warmup_s:g} is not before until_s {self.until_s:g}, nothing would count")
         return self
 
 
@@ -118,9 +123,11 @@ def _model_form(value: Any) -> str:
     return "numbers" if isinstance(value, dict | KvBytes) else "name"
 
 
-ModelChoice = Annotated[Annotated[ModelName, Tag("name")] | Annotated[KvBytes, Tag("numbers")], Discriminator(_model_form)]
+ModelForms = Annotated[ModelName, Tag("name")] | Annotated[KvBytes, Tag("numbers")]
+ModelChoice = Annotated[ModelForms, Discriminator(_model_form)]
 
 SOURCES = ("gpu", "kv_memory", "kv_tokens", "num_gpu_blocks_override")
+_BESIDE = {"gpu_memory_utilization": "gpu", "other": "gpu", "block_size": "num_gpu_blocks_override"}
 
 
 class Memory(Keys):
@@ -150,8 +157,9 @@ class Memory(Keys):
         given = [key for key in SOURCES if getattr(self, key) is not None]
         if len(given) != 1:
             extra = " (a roofline's GPU can be named in durations)" if "gpu" in given else ""
-            raise InputError(f"memory needs exactly one of {', '.join(SOURCES)}, got {', '.join(given) or 'none'}{extra}")
-        for key, source in (("gpu_memory_utilization", "gpu"), ("other", "gpu"), ("block_size", "num_gpu_blocks_override")):
+            got = ", ".join(given) or "none"
+            raise InputError(f"memory needs exactly one of {', '.join(SOURCES)}, got {got}{extra}")
+        for key, source in _BESIDE.items():
             if getattr(self, key) is not None and source not in given:
                 raise InputError(f"{key} goes with {source} and means nothing beside {given[0]}; leave it out")
         return self
@@ -172,7 +180,8 @@ class SchedulingKeys(Keys):
 
     @model_validator(mode="after")
     def _possible(self) -> "SchedulingKeys":
-        Scheduling(max_num_seqs=self.max_num_seqs, max_num_batched_tokens=8192 if self.max_num_batched_tokens is None else self.max_num_batched_tokens)
+        given = {} if self.max_num_batched_tokens is None else {"max_num_batched_tokens": self.max_num_batched_tokens}
+        Scheduling(max_num_seqs=self.max_num_seqs, **given)
         if self.swap_bandwidth == 0:
             raise InputError("swap_bandwidth must be above 0")
         return self
@@ -264,7 +273,8 @@ class Sizing(Keys):
     memory: Memory
     max_model_len: AtLeast1 | None = None
     """Longest prompt and output together; the model's own maximum as a default."""
-    allocators: Annotated[list[Allocator], Field(min_length=1)] = [ContiguousKeys(kind="contiguous"), PagedKeys(kind="paged")]
+    allocators: Annotated[list[Allocator], Field(min_length=1)] = [
+        ContiguousKeys(kind="contiguous"), PagedKeys(kind="paged")]
 
 
 class Config(Sizing):

@@ -30,7 +30,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Reservation:
-    """What one rule takes for each request, in slots, and how many requests that lets in; ``at_once_buddy`` with rounding to powers of two."""
+    """Slots that one rule takes for each request, and how many that lets in; with buddy, rounded to powers of two."""
 
     rule: str
     slots_each: int
@@ -72,7 +72,7 @@ class Size:
 def size(document: Document, directory: str, request: Request | None = None) -> Size:
     """Size the model, memory and allocators of ``document``; its other keys may be missing.
 
-    A request of 1,024 + 256 tokens, or of half and half of ``max_model_len`` where that is shorter, is assumed without ``request``.
+    Without ``request`` one of 1,024 + 256 tokens is assumed, neither more than half of ``max_model_len``.
 
     Raises:
         ConfigError: something is wrong with the keys, each with its place.
@@ -81,7 +81,8 @@ def size(document: Document, directory: str, request: Request | None = None) -> 
     config, sized, pools = _sized(document, directory)
     request = request or _typical(sized.max_model_len)
     if request.prompt_tokens + request.output_tokens > sized.max_model_len:
-        raise InputError(f"a request of {request.prompt_tokens} + {request.output_tokens} tokens is longer than max_model_len {sized.max_model_len}")
+        raise InputError(f"a request of {request.prompt_tokens} + {request.output_tokens} tokens is longer than "
+                         f"max_model_len {sized.max_model_len}")
     arena, by_gpu = sized.capacity(None), sized.gpu is not None
     return Size(
         model=sized.model.name if sized.model else None,
@@ -116,13 +117,19 @@ def _typical(max_model_len: int) -> Request:
     return Request(min(1024, max(1, max_model_len // 2)), min(256, max(1, max_model_len // 2)))
 
 
-def _reservations(arena: Capacity, pools: list[Capacity], max_model_len: int, request: Request) -> Iterator[Reservation]:
+def _reservations(
+    arena: Capacity, pools: list[Capacity], max_model_len: int, request: Request,
+) -> Iterator[Reservation]:
     """One row a rule of ``semantics.md`` §5; a rule that grows has one at admission and one at its end."""
     prompt, final = request.prompt_tokens, request.final_tokens
     limit = max_model_len if request.max_tokens is None else min(max_model_len, prompt + request.max_tokens)
-    asks = {"contiguous max_model_len": max_model_len, "contiguous max_tokens": limit,
-            "contiguous pow2": min(max_model_len, prompt + _power_of_two(request.output_tokens)), "contiguous exact": final,
-            "contiguous grow, at first": prompt, "contiguous grow, at its end": final}
+    asks = {
+        "contiguous max_model_len": max_model_len,
+        "contiguous max_tokens": limit,
+        "contiguous pow2": min(max_model_len, prompt + _power_of_two(request.output_tokens)),
+        "contiguous exact": final,
+        "contiguous grow, at first": prompt,
+        "contiguous grow, at its end": final}
     for rule, slots in asks.items():
         yield Reservation(rule, slots, arena.slots // slots, arena.slots // _power_of_two(slots))
     for pool in pools:
@@ -132,5 +139,5 @@ def _reservations(arena: Capacity, pools: list[Capacity], max_model_len: int, re
 
 
 def _power_of_two(number: int) -> int:
-    """The smallest power of two that is not less.  An arena of C slots, cut into powers of two, has C // that such regions."""
+    """The smallest power of two that is not less; an arena of C slots, cut into powers of two, has C // it of them."""
     return 1 << (number - 1).bit_length()

@@ -49,22 +49,25 @@ class Sized:
         if self.model is None or self.max_model_len is None:
             return None
         memory = self.config.memory
-        return catalog.kv_bytes_per_token(self.model, memory.kv_cache_dtype, memory.tensor_parallel_size, self.max_model_len)
+        return catalog.kv_bytes_per_token(
+            self.model, memory.kv_cache_dtype, memory.tensor_parallel_size, self.max_model_len)
 
     def _slots(self) -> int | None:
-        """Slots of all KV memory; None where it is in blocks of each pool's own size, or where an error is known already."""
+        """Slots of all KV memory; None where it is in blocks of each pool's own size, or an error is known already."""
         memory = self.config.memory
         if memory.kv_tokens is not None:
             return memory.kv_tokens
         if memory.num_gpu_blocks_override is not None:
             return None if memory.block_size is None else memory.num_gpu_blocks_override * memory.block_size
         if self.config.model is None:
-            raise InputError("memory in bytes needs a model, to know how many bytes a token takes; give model, or kv_tokens")
+            raise InputError("memory in bytes needs a model, to know how many bytes a token takes; give model, or "
+                             "kv_tokens")
         if self.kv_bytes_per_token is None:
             return None
         slots = self.kv_memory_bytes() // self.kv_bytes_per_token
         if slots == 0:
-            raise InputError(f"memory of {self.kv_memory_bytes():,} bytes is less than one token's {self.kv_bytes_per_token:,}")
+            raise InputError(f"memory of {self.kv_memory_bytes():,} bytes is less than one token's "
+                             f"{self.kv_bytes_per_token:,}")
         return slots
 
     def kv_memory_bytes(self) -> int:
@@ -72,14 +75,16 @@ class Sized:
         memory = self.config.memory
         if memory.kv_memory is not None:
             return memory.kv_memory
-        return catalog.kv_memory_bytes(self.gpu, memory.gpu_memory_utilization or GPU_MEMORY_UTILIZATION, self.weights_bytes(), memory.other or 0)
+        utilization = memory.gpu_memory_utilization or GPU_MEMORY_UTILIZATION
+        return catalog.kv_memory_bytes(self.gpu, utilization, self.weights_bytes(), memory.other or 0)
 
     def weights_bytes(self) -> int:
         memory = self.config.memory
         if memory.weights is not None:
             return memory.weights
         if self.model is None:
-            raise InputError("gpu needs the size of the weights: name a model, or give memory.weights, such as weights: 15GiB")
+            raise InputError("gpu needs the size of the weights: name a model, or give memory.weights, such as "
+                             "weights: 15GiB")
         return catalog.weight_bytes(self.model, memory.tensor_parallel_size)
 
     def capacity(self, block_size: int | None) -> Capacity:
@@ -89,7 +94,7 @@ class Sized:
             slots = self.config.memory.num_gpu_blocks_override * (block_size or ARENA_BLOCK_SLOTS)
         blocks = None if block_size is None else slots // block_size
         if blocks == 0:
-            raise InputError(f"block_size {block_size} is more than the {slots:,} slots of KV memory; not one block fits")
+            raise InputError(f"block_size {block_size} is more than the {slots:,} slots of KV memory; no block fits")
         return Capacity(slots, self.kv_bytes_per_token, blocks, block_size)
 
 
@@ -105,6 +110,6 @@ def _max_model_len(config: Sizing, model: catalog.Model | None) -> int:
     if config.max_model_len is None and longest is None:
         raise InputError("max_model_len is missing, and no model says how long its sequences can be")
     if config.max_model_len is not None and longest is not None and config.max_model_len > longest:
-        raise InputError(f"max_model_len {config.max_model_len} is more than the {longest} of {model.name}; lower it, or give the model as "
-                         "{kv_bytes_per_token: N}, which has no limit")
+        raise InputError(f"max_model_len {config.max_model_len} is more than the {longest} of {model.name}; lower it, "
+                         "or give the model as {kv_bytes_per_token: N}, which has no limit")
     return config.max_model_len or longest

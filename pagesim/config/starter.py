@@ -2,11 +2,12 @@
 
 STARTER = """\
 # What does contiguous preallocation waste on this trace, and what does paging win?
-# Every key that is commented out has the value shown there.  pagesim config validate FILE checks, config expand FILE shows all.
+# A key that is commented out has the value shown.  pagesim config validate FILE checks, config expand FILE shows all.
 
 trace:
-  path: trace.csv            # relative to this file; columns arrival_s,prompt_tokens,output_tokens, or any public format that is known
-  arrivals: {kind: trace}    # or {kind: poisson, rate: 2} · {kind: gamma, rate: 2, cv: 3} · {kind: closed, users: 64} · {kind: saturate}
+  path: trace.csv            # relative to this file; columns arrival_s,prompt_tokens,output_tokens, or a public trace
+  arrivals: {kind: trace}    # or {kind: poisson, rate: 2} · {kind: gamma, rate: 2, cv: 3} · {kind: closed, users: 64}
+                             # · {kind: saturate}
   # speedup: 1.0             # 2 is twice the trace's rate
   # limit: null              # keep the first N requests
   # strict: false            # true: rows with 0 tokens are an error, not dropped and counted
@@ -26,12 +27,13 @@ max_model_len: 8192          # the model's own maximum, if left out
 #   reserve_full_isl: true
 
 # durations: {kind: roofline}   # of the model on the GPU; or {kind: fixed, step_s: 0.03}
-                                # · {kind: linear, step_s: 0.01, prefill_token_s: 0.0, sequence_s: 0.0, context_token_s: 0.0}
+                                # · {kind: linear, step_s: 0.01, prefill_token_s: 0, sequence_s: 0, context_token_s: 0}
 
 allocators:
-  - {kind: contiguous, reserve: max_model_len, placement: buddy}     # reserve: max_model_len | pow2 | exact | max_tokens | grow
-  - {kind: contiguous, reserve: exact, placement: first_fit}         # placement: first_fit | next_fit | best_fit | worst_fit | buddy
-  - {kind: paged, block_size: 16}                                    # reuse: lifo | fifo, watermark: 0.0
+  # reserve: max_model_len, pow2, exact, max_tokens, grow; placement: first_fit, next_fit, best_fit, worst_fit, buddy
+  - {kind: contiguous, reserve: max_model_len, placement: buddy}
+  - {kind: contiguous, reserve: exact, placement: first_fit}
+  - {kind: paged, block_size: 16}    # reuse: lifo | fifo; watermark: 0.0
 
 # sweep: {"allocators.2.block_size": [8, 16, 32], seed: [0, 1, 2]}   # every combination runs
 # seed: 0

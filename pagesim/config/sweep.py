@@ -1,5 +1,6 @@
 """One document into many: the combinations of a sweep."""
 
+import re
 from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple
@@ -22,14 +23,15 @@ def variants(document: Document) -> Iterator[Variant | Problem]:
 
     Keys under ``allocators.N`` concern that allocator only: the others do not repeat for them.
     """
-    base = Document({key: value for key, value in document.data.items() if key != "sweep"}, document.keys, document.values)
+    data = {key: value for key, value in document.data.items() if key != "sweep"}
+    base = Document(data, document.keys, document.values)
     keys = []
     for key, problem in _swept(document, base):
         if problem is None:
             keys.append(key)
         else:
             yield problem
-    own = {key: path[1] for key in keys if len(path := undotted(key)) > 1 and path[0] == "allocators" and isinstance(path[1], int)}
+    own = {key: undotted(key)[1] for key in keys if re.match(r"allocators\.[0-9]+(\.|$)", key)}
     shared = [key for key in keys if key not in own]
     for common, swept in _combinations(document, base, shared):
         allocators = common.data.get("allocators")
@@ -42,11 +44,12 @@ def _swept(document: Document, base: Document) -> Iterator[tuple[str, Problem | 
     """The keys of the sweep, each with what is wrong with it."""
     sweep = document.data.get("sweep") or {}
     if not isinstance(sweep, dict):
-        yield "", Problem(document.place(("sweep",)), f"sweep must be a mapping of keys to lists of values, got {shown(sweep)}")
+        yield "", Problem(document.place(("sweep",)), f"sweep must map keys to lists of values, got {shown(sweep)}")
         return
     for key, values in sweep.items():
         if not isinstance(values, list) or not values:
-            yield key, Problem(document.place(("sweep", key)), f"sweep over {key} must be a list of one value or more, got {shown(values)}")
+            yield key, Problem(document.place(("sweep", key)),
+                               f"sweep over {key} must be a list of one value or more, got {shown(values)}")
         else:
             yield key, _unreachable(document, base, key)
 

@@ -54,11 +54,12 @@ def shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
-def _schema(kind: str, pattern: str) -> WithJsonSchema:
-    return WithJsonSchema({"anyOf": [{"type": kind}, {"type": "string", "pattern": pattern}]})
+def _schema(pattern: str) -> WithJsonSchema:
+    return WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string", "pattern": pattern}]})
 
 
-Count = Annotated[int, Field(le=_LARGEST), BeforeValidator(_as_count), _schema("integer", r"^[0-9]+(\.[0-9]+)?[kKmMgG]?$")]
-Bytes = Annotated[int, Field(ge=0, le=_LARGEST), BeforeValidator(_as_bytes), _schema("integer", r"^[0-9]+(\.[0-9]+)? ?[kKmMgGtT]?[iI]?[bB]$")]
+Count = Annotated[int, Field(le=_LARGEST), BeforeValidator(_as_count), _schema(r"^[0-9]+(\.[0-9]+)?[kKmMgG]?$")]
+Bytes = Annotated[int, Field(ge=0, le=_LARGEST), BeforeValidator(_as_bytes),
+                  _schema(r"^[0-9]+(\.[0-9]+)? ?[kKmMgGtT]?[iI]?[bB]$")]
 Real = Annotated[float, BeforeValidator(_as_real)]
 Flag = Annotated[bool, BeforeValidator(_as_flag)]

@@ -18,8 +18,14 @@ def pagesim(tmp_path):
     (tmp_path / "bad.yaml").write_text(TEXT + "sead: 0\n")
 
     def run(*arguments):
-        done = subprocess.run([sys.executable, "-c", "from pagesim.cli.main import main; main()", *arguments], cwd=tmp_path, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", "from pagesim.cli.main import main; main()", *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
         return done.returncode, done.stdout, done.stderr
+
     return run
 
 
@@ -28,11 +34,18 @@ def test_validate_counts_the_cases(pagesim):
 
 
 def test_validate_tells_a_mistake_on_stderr_and_exits_2(pagesim):
-    assert pagesim("config", "validate", "bad.yaml") == (2, "", "pagesim: bad.yaml:5:1: unknown key 'sead'; did you mean 'seed'?\n")
+    assert pagesim("config", "validate", "bad.yaml") == (
+        2,
+        "",
+        "pagesim: bad.yaml:5:1: unknown key 'sead'; did you mean 'seed'?\n",
+    )
 
 
 def test_validate_takes_overrides(pagesim):
-    assert pagesim("config", "validate", "good.yaml", "--set", "seed=-1", "--set", "sweep={}")[2] == "pagesim: --set seed=-1: seed must be at least 0, got -1\n"
+    assert (
+        pagesim("config", "validate", "good.yaml", "--set", "seed=-1", "--set", "sweep={}")[2]
+        == "pagesim: --set seed=-1: seed must be at least 0, got -1\n"
+    )
 
 
 def test_expand_writes_a_config_for_each_setting(pagesim, tmp_path):
@@ -40,8 +53,13 @@ def test_expand_writes_a_config_for_each_setting(pagesim, tmp_path):
     documents = list(yaml.safe_load_all(out))
     assert code == 0
     assert [document["seed"] for document in documents] == [0, 1]
-    assert documents[0]["scheduling"] == {"max_num_seqs": 256, "max_num_batched_tokens": 8192, "chunked_prefill": True, "preemption": "recompute",
-                                          "reserve_full_isl": True}
+    assert documents[0]["scheduling"] == {
+        "max_num_seqs": 256,
+        "max_num_batched_tokens": 8192,
+        "chunked_prefill": True,
+        "preemption": "recompute",
+        "reserve_full_isl": True,
+    }
     assert [allocator["kind"] for allocator in documents[0]["allocators"]] == ["contiguous", "paged"]
     assert "#   paged 16 seed=1\n" in out
 
@@ -50,44 +68,91 @@ def test_schema_is_a_json_schema_that_forbids_unknown_keys(pagesim):
     code, out, _ = pagesim("config", "schema")
     schema = json.loads(out)
     assert code == 0
-    assert set(schema["properties"]) == {"trace", "model", "memory", "max_model_len", "scheduling", "durations", "allocators", "sweep", "seed"}
+    assert set(schema["properties"]) == {
+        "trace",
+        "model",
+        "memory",
+        "max_model_len",
+        "scheduling",
+        "durations",
+        "allocators",
+        "sweep",
+        "seed",
+    }
     assert schema["additionalProperties"] is False
     assert all(part["additionalProperties"] is False for part in schema["$defs"].values())
 
 
 def test_init_writes_a_config_and_never_over_another(pagesim, tmp_path):
-    assert pagesim("config", "init", "new.yaml")[:2] == (0, "wrote new.yaml; set trace.path in it, then: pagesim simulate new.yaml\n")
+    assert pagesim("config", "init", "new.yaml")[:2] == (
+        0,
+        "wrote new.yaml; set trace.path in it, then: pagesim simulate new.yaml\n",
+    )
     assert pagesim("config", "validate", "new.yaml")[0] == 0
     (tmp_path / "new.yaml").write_text("mine")
-    assert pagesim("config", "init", "new.yaml") == (2, "", "pagesim: new.yaml: exists already and is left as it is; give another name\n")
+    assert pagesim("config", "init", "new.yaml") == (
+        2,
+        "",
+        "pagesim: new.yaml: exists already and is left as it is; give another name\n",
+    )
     assert (tmp_path / "new.yaml").read_text() == "mine"
-    assert pagesim("config", "init", "no/new.yaml") == (2, "", "pagesim: no/new.yaml: cannot be written: No such file or directory\n")
+    assert pagesim("config", "init", "no/new.yaml") == (
+        2,
+        "",
+        "pagesim: no/new.yaml: cannot be written: No such file or directory\n",
+    )
 
 
 def test_size_says_tokens_gib_blocks_and_concurrency_first(pagesim):
-    code, out, err = pagesim("size", "--model", "llama-3.1-8b", "--set", "memory.num_gpu_blocks_override=2587", "--max-model-len", "32768")
+    code, out, err = pagesim(
+        "size", "--model", "llama-3.1-8b", "--set", "memory.num_gpu_blocks_override=2587", "--max-model-len", "32768"
+    )
     assert (code, err) == (0, "")
     assert out.splitlines()[:3] == [
         "llama-3.1-8b; 131,072 bytes of KV per token on each GPU",
-        "KV cache: 41,392 tokens, 5.05 GiB, 2,587 blocks of 16; maximum concurrency at 32,768 tokens per request: 1.26x",
-        "vLLM counts its null block too: num_gpu_blocks 2,588 there is 2,587 here"]
+        (
+            "KV cache: 41,392 tokens, 5.05 GiB, 2,587 blocks of 16; maximum concurrency at 32,768 tokens per "
+            "request: 1.26x"
+        ),
+        "vLLM counts its null block too: num_gpu_blocks 2,588 there is 2,587 here",
+    ]
 
 
 def test_size_warns_where_not_even_one_full_length_request_fits(pagesim):
     code, out, err = pagesim("size", "--kv-tokens", "23648", "--max-model-len", "29000")
     assert code == 0
     assert "maximum concurrency at 29,000 tokens per request: 0.82x" in out
-    assert err.startswith("pagesim: warning: not even one full-length request fits: max_model_len is 29,000 tokens, the KV cache holds 23,648")
+    assert err.startswith(
+        (
+            "pagesim: warning: not even one full-length request fits: max_model_len is 29,000 tokens, the KV "
+            "cache holds 23,648"
+        )
+    )
 
 
 def test_size_takes_a_config_and_options_that_change_it(pagesim):
-    code, out, _ = pagesim("size", "good.yaml", "--block-size", "32", "--prompt-tokens", "50", "--output-tokens", "25", "--json")
+    code, out, _ = pagesim(
+        "size", "good.yaml", "--block-size", "32", "--prompt-tokens", "50", "--output-tokens", "25", "--json"
+    )
     answer = json.loads(out)
     assert code == 0
-    assert answer["pools"] == [{"slots": 15728, "usable_slots": 15712, "bytes": None, "kv_bytes_per_token": None, "blocks": 491, "block_size": 32,
-                                "remainder_slots": 16, "max_concurrency": 15712 / 2048, "fits_one": True}]
+    assert answer["pools"] == [
+        {
+            "slots": 15728,
+            "usable_slots": 15712,
+            "bytes": None,
+            "kv_bytes_per_token": None,
+            "blocks": 491,
+            "block_size": 32,
+            "remainder_slots": 16,
+            "max_concurrency": 15712 / 2048,
+            "fits_one": True,
+        }
+    ]
     assert answer["request"] == {"prompt_tokens": 50, "output_tokens": 25, "max_tokens": None}
-    assert {"rule": "contiguous exact", "slots_each": 74, "at_once": 212, "at_once_buddy": 122} in answer["reservations"]
+    assert {"rule": "contiguous exact", "slots_each": 74, "at_once": 212, "at_once_buddy": 122} in answer[
+        "reservations"
+    ]
 
 
 def test_size_needs_no_trace(pagesim, tmp_path):
@@ -96,16 +161,41 @@ def test_size_needs_no_trace(pagesim, tmp_path):
 
 
 def test_size_takes_a_vllm_command_line(pagesim):
-    code, out, _ = pagesim("size", "--gpu", "h200", "--json", "--from-vllm", "vllm serve meta-llama/Llama-3.1-8B --max-model-len 8192 --block-size 32")
+    code, out, _ = pagesim(
+        "size",
+        "--gpu",
+        "h200",
+        "--json",
+        "--from-vllm",
+        "vllm serve meta-llama/Llama-3.1-8B --max-model-len 8192 --block-size 32",
+    )
     answer = json.loads(out)
-    assert (code, answer["model"], answer["max_model_len"], answer["pools"][0]["block_size"]) == (0, "llama-3.1-8b", 8192, 32)
+    assert (code, answer["model"], answer["max_model_len"], answer["pools"][0]["block_size"]) == (
+        0,
+        "llama-3.1-8b",
+        8192,
+        32,
+    )
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["--gpu", "h20", "--model", "llama-3.1-8b"], "pagesim: --gpu h20: unknown GPU 'h20'; did you mean 'h200'?\n"),
-    (["--gpu", "h200", "--kv-tokens", "5", "--max-model-len", "9"], "pagesim: --gpu h200: memory needs exactly one of gpu, kv_memory, kv_tokens, "
-     "num_gpu_blocks_override, got gpu, kv_tokens (a roofline's GPU can be named in durations)\n"),
-    (["--from-vllm", "--max-modellen 3"], "pagesim: --from-vllm: unknown flag --max-modellen; did you mean --max-model-len?\n"),
-    (["good.yaml", "--max-tokens", "5"], "pagesim: --max-tokens 5 is below the output of 256 tokens; give --output-tokens too\n")])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--gpu", "h20", "--model", "llama-3.1-8b"], "pagesim: --gpu h20: unknown GPU 'h20'; did you mean 'h200'?\n"),
+        (
+            ["--gpu", "h200", "--kv-tokens", "5", "--max-model-len", "9"],
+            "pagesim: --gpu h200: memory needs exactly one of gpu, kv_memory, kv_tokens, "
+            "num_gpu_blocks_override, got gpu, kv_tokens (a roofline's GPU can be named in durations)\n",
+        ),
+        (
+            ["--from-vllm", "--max-modellen 3"],
+            "pagesim: --from-vllm: unknown flag --max-modellen; did you mean --max-model-len?\n",
+        ),
+        (
+            ["good.yaml", "--max-tokens", "5"],
+            "pagesim: --max-tokens 5 is below the output of 256 tokens; give --output-tokens too\n",
+        ),
+    ],
+)
 def test_size_tells_a_mistake_by_the_option_that_says_it(pagesim, arguments, message):
     assert pagesim("size", *arguments) == (2, "", message)

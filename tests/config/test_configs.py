@@ -19,15 +19,23 @@ def test_a_config_is_valid_and_begins_with_its_question(path):
 
 
 def test_the_promised_configs_are_there():
-    assert {path.stem for path in CONFIGS.glob("*.yaml")} >= {"quickstart", "sosp23_figure2", "block_size_sweep", "azure_conv_h200",
-                                                              "external_fragmentation", "vllm_rtx4090_run"}
+    assert {path.stem for path in CONFIGS.glob("*.yaml")} >= {
+        "quickstart",
+        "sosp23_figure2",
+        "block_size_sweep",
+        "azure_conv_h200",
+        "external_fragmentation",
+        "vllm_rtx4090_run",
+    }
 
 
 def test_figure_2_is_set_up_as_the_paper_says():
     cases = load(CONFIGS / "sosp23_figure2.yaml").cases
     assert len(cases) == 4 * 3
     assert {case.trace.seed for case in cases} == {0, 1, 2}
-    assert {(case.trace.kind, case.trace.rate, case.durations, case.max_model_len) for case in cases} == {("poisson", 2.0, Linear(0.045), 2048)}
+    assert {(case.trace.kind, case.trace.rate, case.durations, case.max_model_len) for case in cases} == {
+        ("poisson", 2.0, Linear(0.045), 2048)
+    }
     assert cases[0].capacity == Capacity(15_728, 819_200)
     assert cases[3].capacity == Capacity(15_728, 819_200, 983, 16)
 
@@ -35,7 +43,11 @@ def test_figure_2_is_set_up_as_the_paper_says():
 def test_the_real_run_has_vllms_blocks_without_its_null_block():
     (case,) = load(CONFIGS / "vllm_rtx4090_run.yaml").cases
     assert case.capacity == Capacity(2587 * 16, 131_072, 2587, 16)
-    assert (case.scheduling.max_num_seqs, case.scheduling.max_num_batched_tokens, case.scheduling.chunked_prefill) == (256, 2048, True)
+    assert (case.scheduling.max_num_seqs, case.scheduling.max_num_batched_tokens, case.scheduling.chunked_prefill) == (
+        256,
+        2048,
+        True,
+    )
     assert (case.max_model_len, case.gpu) == (32_768, "rtx-4090")
 
 
@@ -45,7 +57,11 @@ def test_every_placement_is_asked_for_external_fragmentation():
 
 
 def test_the_starter_is_valid_once_it_has_a_trace(write):
-    assert [case.name for case in load(write(STARTER)).cases] == ["contiguous max_model_len buddy", "contiguous exact first_fit", "paged 16"]
+    assert [case.name for case in load(write(STARTER)).cases] == [
+        "contiguous max_model_len buddy",
+        "contiguous exact first_fit",
+        "paged 16",
+    ]
 
 
 def test_what_the_starter_comments_out_are_the_defaults(write):
@@ -53,4 +69,5 @@ def test_what_the_starter_comments_out_are_the_defaults(write):
         return line.replace("# ", "", 1) if any(key in line for key in ("speedup:", "strict:", "warmup_s:")) else line
 
     assert [case.resolved for case in load(write("\n".join(map(uncommented, STARTER.splitlines())))).cases] == [
-        case.resolved for case in load(write(STARTER)).cases]
+        case.resolved for case in load(write(STARTER)).cases
+    ]

@@ -13,18 +13,48 @@ from pagesim.config.expand import expanded
 from pagesim.errors import ConfigError
 
 WHOLE = {
-    "trace": {"path": "trace.csv", "arrivals": {"kind": "gamma", "rate": 2.0, "cv": 1.5}, "limit": 10, "until_s": 5, "warmup_s": 1},
+    "trace": {
+        "path": "trace.csv",
+        "arrivals": {"kind": "gamma", "rate": 2.0, "cv": 1.5},
+        "limit": 10,
+        "until_s": 5,
+        "warmup_s": 1,
+    },
     "model": "llama-3.1-8b",
-    "memory": {"gpu": "h200", "gpu_memory_utilization": 0.9, "tensor_parallel_size": 2, "kv_cache_dtype": "fp8", "other": "1GiB"},
+    "memory": {
+        "gpu": "h200",
+        "gpu_memory_utilization": 0.9,
+        "tensor_parallel_size": 2,
+        "kv_cache_dtype": "fp8",
+        "other": "1GiB",
+    },
     "max_model_len": "8k",
-    "scheduling": {"max_num_seqs": 64, "max_num_batched_tokens": 8192, "chunked_prefill": True, "preemption": "swap", "swap_space": "2GiB"},
+    "scheduling": {
+        "max_num_seqs": 64,
+        "max_num_batched_tokens": 8192,
+        "chunked_prefill": True,
+        "preemption": "swap",
+        "swap_space": "2GiB",
+    },
     "durations": {"kind": "roofline", "overhead_s": 0.001},
-    "allocators": [{"kind": "contiguous", "reserve": "grow", "placement": "best_fit", "growth": 2}, {"kind": "paged", "block_size": 8, "watermark": 0.01}],
+    "allocators": [
+        {"kind": "contiguous", "reserve": "grow", "placement": "best_fit", "growth": 2},
+        {"kind": "paged", "block_size": 8, "watermark": 0.01},
+    ],
     "sweep": {"allocators.1.block_size": [1, 16], "seed": [0, 1]},
-    "seed": 3}
+    "seed": 3,
+}
 
-anything = st.one_of(st.none(), st.booleans(), st.integers(-3, 10**12), st.floats(), st.text(max_size=8), st.sampled_from(["paged", "gpu", "16k", "1e9", "12GiB"]),
-                     st.lists(st.integers(0, 3), max_size=2), st.dictionaries(st.sampled_from(["kind", "path", "seed", "x", "<<"]), st.integers(0, 3), max_size=2))
+anything = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 10**12),
+    st.floats(),
+    st.text(max_size=8),
+    st.sampled_from(["paged", "gpu", "16k", "1e9", "12GiB"]),
+    st.lists(st.integers(0, 3), max_size=2),
+    st.dictionaries(st.sampled_from(["kind", "path", "seed", "x", "<<"]), st.integers(0, 3), max_size=2),
+)
 
 
 def paths(data, path=()):
@@ -55,14 +85,16 @@ def spoilt(draw):
     return data
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(spoilt())
 def test_any_config_is_understood_or_refused_with_places(write, data):
     path = write(yaml.safe_dump(data, allow_unicode=True))
     try:
         experiment = load(path)
     except ConfigError as error:
-        assert all(re.match(re.escape(str(path)) + r":\d+(:\d+)?: ", line) for line in str(error).split("\n")), str(error)
+        assert all(re.match(re.escape(str(path)) + r":\d+(:\d+)?: ", line) for line in str(error).split("\n")), str(
+            error
+        )
     else:
         assert experiment.cases
 
@@ -79,7 +111,8 @@ def test_reading_what_expand_writes_gives_the_same_cases(write):
     again = [case for document in documents for case in load(write(document)).cases]
     assert [case.resolved for case in again] == [case.resolved for case in experiment.cases]
     assert [(case.allocator, case.capacity, case.scheduling, case.durations) for case in again] == [
-        (case.allocator, case.capacity, case.scheduling, case.durations) for case in experiment.cases]
+        (case.allocator, case.capacity, case.scheduling, case.durations) for case in experiment.cases
+    ]
 
 
 @given(st.integers(1, 10**9), st.integers(1, 300))

@@ -41,11 +41,25 @@ def test_capacity_over_length_is_the_concurrency_and_says_when_not_one_fits():
 def test_each_rule_takes_what_it_asks_for():
     answer = sized("memory.kv_tokens=10000", "max_model_len=2048", request=Request(50, 25, max_tokens=100))
     assert {row.rule: row.slots_each for row in answer.reservations} == {
-        "contiguous max_model_len": 2048, "contiguous max_tokens": 150, "contiguous pow2": 82, "contiguous exact": 74, "contiguous grow, at first": 50,
-        "contiguous grow, at its end": 74, "paged 16, at first": 64, "paged 16, at its end": 80}
+        "contiguous max_model_len": 2048,
+        "contiguous max_tokens": 150,
+        "contiguous pow2": 82,
+        "contiguous exact": 74,
+        "contiguous grow, at first": 50,
+        "contiguous grow, at its end": 74,
+        "paged 16, at first": 64,
+        "paged 16, at its end": 80,
+    }
     assert at_once(answer) == {
-        "contiguous max_model_len": 4, "contiguous max_tokens": 66, "contiguous pow2": 121, "contiguous exact": 135, "contiguous grow, at first": 200,
-        "contiguous grow, at its end": 135, "paged 16, at first": 625 // 4, "paged 16, at its end": 125}
+        "contiguous max_model_len": 4,
+        "contiguous max_tokens": 66,
+        "contiguous pow2": 121,
+        "contiguous exact": 135,
+        "contiguous grow, at first": 200,
+        "contiguous grow, at its end": 135,
+        "paged 16, at first": 625 // 4,
+        "paged 16, at its end": 125,
+    }
 
 
 def test_reservations_never_exceed_the_longest_sequence():
@@ -57,7 +71,12 @@ def test_reservations_never_exceed_the_longest_sequence():
 def test_what_is_let_in_fits_and_one_more_does_not(slots, prompt_tokens, output_tokens, block_size):
     if slots < block_size:
         return
-    answer = sized(f"memory.kv_tokens={slots}", "max_model_len=4000", f"allocators.1.block_size={block_size}", request=Request(prompt_tokens, output_tokens))
+    answer = sized(
+        f"memory.kv_tokens={slots}",
+        "max_model_len=4000",
+        f"allocators.1.block_size={block_size}",
+        request=Request(prompt_tokens, output_tokens),
+    )
     for row in answer.reservations:
         room = answer.pools[0].capacity.usable_slots if row.rule.startswith("paged") else slots
         assert row.at_once * row.slots_each <= room < (row.at_once + 1) * row.slots_each
@@ -66,7 +85,7 @@ def test_what_is_let_in_fits_and_one_more_does_not(slots, prompt_tokens, output_
 
 
 def buddy_regions(slots, needed):
-    """Regions that a buddy arena of ``slots`` has for requests of ``needed`` slots, counted over its descending powers of two."""
+    """Regions that a buddy arena has for requests of ``needed`` slots, counted over its descending powers of two."""
     size = 1
     while size < needed:
         size *= 2
@@ -93,5 +112,7 @@ def test_a_request_longer_than_max_model_len_is_an_error():
 def test_what_is_wrong_is_told_by_the_flag_that_says_it():
     with pytest.raises(ConfigError) as error:
         sized("memory.gpu=h20", "max_model_len=x")
-    assert str(error.value) == ("--set max_model_len=x: max_model_len: a count must be a whole number, 16k (16,000) or 16K (16,384), got 'x'\n"
-                                "--set memory.gpu=h20: unknown GPU 'h20'; did you mean 'h200'?")
+    assert str(error.value) == (
+        "--set max_model_len=x: max_model_len: a count must be a whole number, 16k (16,000) or 16K (16,384), got 'x'\n"
+        "--set memory.gpu=h20: unknown GPU 'h20'; did you mean 'h200'?"
+    )
