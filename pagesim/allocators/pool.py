@@ -28,12 +28,13 @@ class Pool(NamedTuple):
     fifo: bool
     watermark_blocks: int
     table: np.ndarray       # int32 (rows, max blocks): logical → physical block
-    taken_at: np.ndarray    # int32, same shape: step in which the block was taken
     held: np.ndarray        # int64 (rows,): blocks of the row
+    taken: np.ndarray       # int32 (rows, max blocks, 2): for each time that the row took blocks, how many and in which step
+    times: np.ndarray       # int64 (rows,): times that the row took blocks
     freed: np.ndarray       # int32
     count: np.ndarray       # int64 (4,)
     lifetimes: np.ndarray   # int64 (64,): histogram of steps from taking a block to giving it back
-    runs: np.ndarray        # int64 (64,): histogram of runs of adjacent ids in the tables given back
+    runs: np.ndarray        # int64 (max blocks + 1,): runs of so many adjacent ids in the tables given back
 
 
 def make_pool(spec: Paged, capacity_slots: int, rows: int, longest_tokens: int, total_blocks: int) -> Pool:
@@ -50,9 +51,10 @@ def make_pool(spec: Paged, capacity_slots: int, rows: int, longest_tokens: int, 
     return Pool(
         num_blocks=num_blocks, block_size=spec.block_size, fifo=spec.reuse == "fifo",
         watermark_blocks=math.floor(spec.watermark * (num_blocks + 1)),
-        table=np.empty((rows, width), np.int32), taken_at=np.empty((rows, width), np.int32), held=np.zeros(rows, np.int64),
+        table=np.empty((rows, width), np.int32), held=np.zeros(rows, np.int64),
+        taken=np.empty((rows, width, 2), np.int32), times=np.zeros(rows, np.int64),
         freed=np.empty(max(live, 1), np.int32), count=np.zeros(4, np.int64),
-        lifetimes=np.zeros(64, np.int64), runs=np.zeros(64, np.int64))
+        lifetimes=np.zeros(64, np.int64), runs=np.zeros(width + 1, np.int64))
 
 
 _BITS = np.array([value.bit_length() for value in range(1024)])
@@ -68,6 +70,12 @@ def bin_of(value):
     return bits + _BITS[value]
 
 
+def in_bins(counts: np.ndarray) -> np.ndarray:
+    """A histogram of exact values (``counts[v]`` of value v) in bins of powers of two, int64 (64,)."""
+    bits = np.frexp(np.arange(len(counts)))[1]
+    return np.bincount(bits, weights=counts, minlength=64).astype(np.int64)
+
+
 @HOT
 def _blocks(pool, tokens):
     return (tokens + pool.block_size - 1) // pool.block_size
@@ -75,28 +83,33 @@ def _blocks(pool, tokens):
 
 @HOT
 def _take(pool, row, need, step):
-    """Append ``need`` blocks to the row's table; they are free."""
-    count, table, taken_at = pool.count, pool.table[row], pool.taken_at[row]
-    at = pool.held[row]
-    old = min(need, count[FREED])
+    """Append ``need`` blocks to the row's table; they are free.
+
+    Loops run over slices because an index that may be negative, as far as the compiler knows, costs twice as much.
+    """
+    count, at = pool.count, pool.held[row]
+    ids = pool.table[row, at:at + need]
     if pool.fifo:
-        old = max(0, need - (pool.num_blocks - count[FRESH]))
-        for i in range(need - old):
-            table[at + i] = count[FRESH] + i
-        count[FRESH] += need - old
-        for i in range(need - old, need):
-            table[at + i] = pool.freed[count[HEAD]]
+        fresh = min(need, pool.num_blocks - count[FRESH])
+        for i in range(fresh):
+            ids[i] = count[FRESH] + i
+        for i in range(fresh, need):
+            ids[i] = pool.freed[count[HEAD]]
             count[HEAD] = (count[HEAD] + 1) % len(pool.freed)
     else:
-        top = count[FREED] - 1
+        old = min(need, count[FREED])
+        fresh = need - old
+        newest_last = pool.freed[count[FREED] - old:count[FREED]]
         for i in range(old):
-            table[at + i] = pool.freed[top - i]
-        for i in range(old, need):
-            table[at + i] = count[FRESH] + i - old
-        count[FRESH] += need - old
-    for i in range(need):
-        taken_at[at + i] = step
-    count[FREED] -= old
+            ids[i] = newest_last[old - 1 - i]
+        for i in range(fresh):
+            ids[old + i] = count[FRESH] + i
+    if need > 0:
+        taken = pool.taken[row, pool.times[row]]
+        taken[0], taken[1] = need, step
+        pool.times[row] += 1
+    count[FRESH] += fresh
+    count[FREED] -= need - fresh
     count[USED] += need
     pool.held[row] = at + need
 
@@ -117,7 +130,6 @@ def fits_empty(pool, asked, copies):
 
 
 def admit(pool, row, asked, tokens, step):
-    pool.held[row] = 0
     _take(pool, row, _blocks(pool, tokens), step)
 
 
@@ -131,34 +143,36 @@ def extend(pool, row, stored, tokens, step):
 
 
 def release(pool, row, step):
-    held, count, table = pool.held[row], pool.count, pool.table[row]
-    _measure_table(pool, row, step)
+    held, count = pool.held[row], pool.count
+    ids = pool.table[row, :held]
+    _measure(pool, ids, pool.taken[row, :pool.times[row]], step)
     if pool.fifo:
         end = count[HEAD] + count[FREED]
         for i in range(held):
-            pool.freed[(end + i) % len(pool.freed)] = table[held - 1 - i]
+            pool.freed[(end + i) % len(pool.freed)] = ids[held - 1 - i]
     else:
+        top = pool.freed[count[FREED]:count[FREED] + held]
         for i in range(held):
-            pool.freed[count[FREED] + i] = table[i]
+            top[i] = ids[i]
     count[FREED] += held
     count[USED] -= held
-    pool.held[row] = 0
+    pool.held[row] = pool.times[row] = 0
 
 
 @HOT
-def _measure_table(pool, row, step):
-    table, taken_at = pool.table[row], pool.taken_at[row]
-    run, same = 0, 0
-    for i in range(pool.held[row]):
-        run += 1
-        same += 1
-        last = i + 1 == pool.held[row]
-        if last or table[i + 1] != table[i] + 1:
-            pool.runs[bin_of(run)] += 1
-            run = 0
-        if last or taken_at[i + 1] != taken_at[i]:
-            pool.lifetimes[bin_of(step - taken_at[i])] += same
-            same = 0
+def _measure(pool, ids, taken, step):
+    """Add a table that is given back to the histograms."""
+    run = 1
+    for i in range(1, len(ids)):
+        if ids[i] == ids[i - 1] + 1:
+            run += 1
+        else:
+            pool.runs[run] += 1
+            run = 1
+    if len(ids) > 0:
+        pool.runs[run] += 1
+    for i in range(len(taken)):
+        pool.lifetimes[bin_of(step - taken[i, 1])] += taken[i, 0]
 
 
 def asked_slots(pool, row):

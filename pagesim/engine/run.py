@@ -127,7 +127,7 @@ class Run:
             histograms=Histograms(
                 hole_slots_s=None if paged else self._allocator.hole_seconds, waste_slots=state.sums.waste,
                 block_lifetime_steps=self._allocator.lifetimes if paged else None,
-                table_run_blocks=self._allocator.runs if paged else None),
+                table_run_blocks=pool.in_bins(self._allocator.runs) if paged else None),
             requests=Requests(state.requests.arrival, outcome.first_scheduled, outcome.first_token, outcome.finish,
                               outcome.status, outcome.preemptions),
             timeline=self._timeline())
