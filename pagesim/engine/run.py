@@ -104,6 +104,28 @@ class Run:
             block_size=block_size, num_blocks=num_blocks, seq_ids=self._state.rows.request[rows].copy(),
             origin={"step": int(self._state.n[s.STEP]), "time_s": float(self._state.t[s.NOW])})
 
+    def step_start_s(self) -> float:
+        """Start of the step that was performed last."""
+        return float(self._state.t[s.NOW])
+
+    def units(self) -> tuple[int, int]:
+        """(slots of a unit, units): blocks of the pool, or slots of the arena."""
+        if isinstance(self._allocator, pool.Pool):
+            return self._allocator.block_size, self._allocator.num_blocks
+        return 1, self.capacity_slots
+
+    def owners(self) -> np.ndarray:
+        """Request that owns each unit at this instant, -1 for none, int64; unlike ``tables`` all that is reserved."""
+        owners = np.full(self.units()[1], -1, np.int64)
+        rows = self.running()
+        for row, request in zip(rows, self._state.rows.request[rows]):
+            if isinstance(self._allocator, pool.Pool):
+                owners[self._allocator.table[row, :self._allocator.held[row]]] = request
+            else:
+                start = self._allocator.start[row]
+                owners[start:start + self._allocator.allocated[row]] = request
+        return owners
+
     def result(self) -> Result:
         """Sums, peaks, counters, request rows and timeline of the run so far."""
         state, n, t = self._state, self._state.n, self._state.t

@@ -1,0 +1,46 @@
+"""Ownership: any recorded step can be redrawn from the changes."""
+
+import numpy as np
+import pytest
+
+from pagesim.allocators.spec import Contiguous, Paged
+from pagesim.engine.ownership import ownership
+from pagesim.engine.rules import Linear, Scheduling
+from pagesim.engine.run import Run
+from pagesim.trace import Trace
+
+
+def busy_run(allocator):
+    rng = np.random.default_rng(7)
+    trace = Trace(np.sort(rng.uniform(0, 3, 60)), rng.integers(1, 30, 60).astype(np.int32), rng.integers(1, 40, 60).astype(np.int32))
+    return Run(trace, allocator, 200, 128, Scheduling(16, 128), Linear(0.05))
+
+
+@pytest.mark.parametrize("allocator", [Paged(8), Paged(1, "fifo"), Contiguous("exact"), Contiguous("grow", "buddy")])
+@pytest.mark.parametrize("most_steps", [10_000, 25])
+def test_every_recorded_step_is_redrawn_as_it_was(allocator, most_steps):
+    finished = busy_run(allocator)
+    finished.advance()
+    recorded = ownership(lambda: busy_run(allocator), finished, most_steps)
+    assert recorded.last_step - recorded.first_step + 1 == min(most_steps, finished.progress().steps)
+    run = busy_run(allocator)
+    for step in range(recorded.last_step + 1):
+        run.advance(1)
+        if step >= recorded.first_step:
+            np.testing.assert_array_equal(recorded.owners_at(step), run.owners())
+            assert recorded.start_s[step - recorded.first_step] == run.step_start_s()
+
+
+def test_a_long_run_is_recorded_around_its_peak():
+    finished = busy_run(Paged(8))
+    finished.advance()
+    recorded = ownership(lambda: busy_run(Paged(8)), finished, 11)
+    assert recorded.first_step <= finished.result().peaks.step <= recorded.last_step
+
+
+def test_neighbouring_units_that_change_alike_are_one_change():
+    trace = Trace(np.zeros(2), np.array([20, 9], np.int32), np.array([1, 1], np.int32))
+    make = lambda: Run(trace, Paged(4), 40, 64, Scheduling(), Linear(1.0))
+    finished = make()
+    finished.advance()
+    assert ownership(make, finished, 5).changes.tolist() == [[0, 0, 5, 0], [0, 5, 3, 1]]
