@@ -124,14 +124,15 @@ def _window(config: dict) -> int | None:
 
 def _max_model_len(config: dict) -> int | None:
     """The longest sequence, stretched where positions are scaled, as vLLM derives it; None where it is not stated."""
-    stated = next((config[key] for key in ("max_position_embeddings", "n_positions") if config.get(key)), None)
-    scaling = config.get("rope_scaling") or {}
+    keys = ("max_position_embeddings", "n_positions")
+    stated = _number(config, *keys) if any(config.get(key) is not None for key in keys) else None
+    scaling = config.get("rope_scaling") or config.get("rope_parameters")   # the later name
+    if not isinstance(scaling, dict) or not isinstance(scaling.get("factor"), int | float):
+        return stated
     kind = scaling.get("rope_type", scaling.get("type"))
     if kind == "yarn" and scaling.get("original_max_position_embeddings"):
         return int(scaling["original_max_position_embeddings"] * scaling["factor"])
-    if kind in ("linear", "dynamic") and stated:
-        return int(stated * scaling["factor"])
-    return stated
+    return int(stated * scaling["factor"]) if kind in ("linear", "dynamic") and stated else stated
 
 
 def _number(config: dict, *keys: str) -> int:
@@ -148,6 +149,6 @@ def _checkpoint_bytes(path: Path) -> int | None:
     """Size of the checkpoint that lies beside the config, if one does."""
     index = path.with_name("model.safetensors.index.json")
     if index.is_file():
-        return json.loads(index.read_text("utf-8"))["metadata"]["total_size"]
+        return json.loads(index.read_text("utf-8")).get("metadata", {}).get("total_size")
     single = path.with_name("model.safetensors")
     return single.stat().st_size if single.is_file() else None

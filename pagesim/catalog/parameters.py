@@ -13,7 +13,7 @@ def count_parameters(config: dict) -> tuple[int | None, int | None]:
     """
     kind = config.get("model_type")
     needed = ("hidden_size", "vocab_size", "intermediate_size", "num_attention_heads", "num_hidden_layers")
-    if kind not in _FAMILY or any(not config.get(key) for key in needed) or config.get("mlp_only_layers"):
+    if kind not in _FAMILY or any(type(config.get(key)) is not int for key in needed) or config.get("mlp_only_layers"):
         return None, None
     hidden, layers = config["hidden_size"], config["num_hidden_layers"]
     num_experts = config.get("num_experts") or config.get("num_local_experts") or 1

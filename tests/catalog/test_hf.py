@@ -307,6 +307,16 @@ def test_a_checkpoint_beside_the_config_says_what_the_weights_take(written, tmp_
     assert catalog.weight_bytes(model, 1) == 9_000_000_000
 
 
+def test_an_index_without_a_size_leaves_the_size_to_the_shapes(written, tmp_path):
+    (tmp_path / "model.safetensors.index.json").write_text("{}")
+    assert catalog.weight_bytes(catalog.model_from_config(written(LLAMA_8B)), 1) == 16_060_522_496
+
+
+def test_parameters_of_a_family_that_is_not_known_are_not_guessed(written):
+    assert catalog.model_from_config(written(OPT_13B)).params is None
+    assert catalog.model_from_config(written(LLAMA_8B | {"vocab_size": None})).params is None
+
+
 def test_quantized_weights_without_their_checkpoint_have_no_known_size(written):
     model = catalog.model_from_config(written(LLAMA_8B | {"quantization_config": {"quant_method": "awq"}}))
     with pytest.raises(InputError, match="weights is not known"):

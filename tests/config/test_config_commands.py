@@ -21,6 +21,7 @@ def pagesim(tmp_path):
         done = subprocess.run(
             [sys.executable, "-c", "from pagesim.cli.main import main; main()", *arguments],
             cwd=tmp_path,
+            check=False,
             capture_output=True,
             text=True,
         )
@@ -123,10 +124,10 @@ def test_size_warns_where_not_even_one_full_length_request_fits(pagesim):
     assert code == 0
     assert "maximum concurrency at 29,000 tokens per request: 0.82x" in out
     assert err.startswith(
-        (
+        
             "pagesim: warning: not even one full-length request fits: max_model_len is 29,000 tokens, the KV "
             "cache holds 23,648"
-        )
+        
     )
 
 

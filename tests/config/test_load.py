@@ -147,10 +147,10 @@ def test_memory_in_tokens_bytes_or_blocks_becomes_slots(case, memory, allocator,
 
 def test_2588_blocks_of_llama_are_5_0546875_gib(case):
     one = case(
-        (
+        
             "trace: {path: trace.csv}\nmodel: llama-3.1-8b\nmemory: {num_gpu_blocks_override: 2588}\nallocators: "
             "[{kind: paged}]\n"
-        )
+        
     )
     assert one.capacity.bytes == 5.0546875 * GIB
 
@@ -274,10 +274,10 @@ def test_a_local_config_json_is_a_model_found_from_the_configs_directory(case, t
         '{"model_type": "llama", "num_attention_heads": 4, "num_hidden_layers": 2, "hidden_size": 64, "vocab_size": 10}'
     )
     one = case(
-        (
+        
             "trace: {path: trace.csv}\nmodel: ./config.json\nmemory: {kv_tokens: 15728}\nmax_model_len: 9\n"
             "allocators: [{kind: paged}]\n"
-        )
+        
     )
     assert one.capacity.kv_bytes_per_token == 2 * 2 * 4 * 16 * 2
     assert one.resolved["model"] == one.model == str(tmp_path / "config.json")

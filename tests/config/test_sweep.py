@@ -96,10 +96,10 @@ def test_a_swept_value_may_be_all_that_makes_the_config_whole(cases):
     assert (
         len(
             cases(
-                (
+                
                     "trace: {path: trace.csv}\nmax_model_len: 9\nsweep: {memory.kv_tokens: [100, 200]}\nallocators: "
                     "[{kind: paged}]\n"
-                )
+                
             )
         )
         == 2
