@@ -62,11 +62,11 @@ def model_from_config(path: str | Path) -> Model:
 
 
 def _text(config: dict) -> dict:
-    """The part that describes the language model; multimodal configs nest it, and leave the dtype outside."""
+    """The part that describes the language model; multimodal configs nest it, with the dtype outside."""
     inner = config.get("text_config")
     if not isinstance(inner, dict):
         return config
-    return {key: config.get(key) for key in ("torch_dtype", "dtype")} | inner
+    return {key: config.get(key) for key in ("torch_dtype", "dtype", "quantization_config")} | inner
 
 
 def _model(name: str, config: dict, checkpoint_bytes: int | None) -> Model:

@@ -98,11 +98,11 @@ def weight_bytes(model: Model, tensor_parallel_size: int) -> int:
     """Bytes of the weights on one shard: ``params · dtype bytes / tensor_parallel_size``.
 
     Raises:
-        InputError: the number of parameters is not known.
+        InputError: the number of parameters, or the size of their dtype, is not known.
     """
     if model.weight_bytes is not None:
         return model.weight_bytes // tensor_parallel_size
-    if model.params is None:
+    if model.params is None or model.weights not in _DTYPES:
         raise InputError(f"the size of {model.name}'s weights is not known; give memory.weights, such as weights: "
                          "15GiB (on one GPU)")
     return int(model.params * _DTYPES[model.weights]) // tensor_parallel_size

@@ -317,6 +317,11 @@ def test_parameters_of_a_family_that_is_not_known_are_not_guessed(written):
     assert catalog.model_from_config(written(LLAMA_8B | {"vocab_size": None})).params is None
 
 
+def test_weights_of_a_dtype_that_is_not_known_have_no_known_size(written):
+    with pytest.raises(InputError, match="weights is not known"):
+        catalog.weight_bytes(catalog.model_from_config(written(LLAMA_8B | {"torch_dtype": "float4_e2m1"})), 1)
+
+
 def test_quantized_weights_without_their_checkpoint_have_no_known_size(written):
     model = catalog.model_from_config(written(LLAMA_8B | {"quantization_config": {"quant_method": "awq"}}))
     with pytest.raises(InputError, match="weights is not known"):
