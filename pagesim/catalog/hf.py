@@ -7,7 +7,7 @@ else is refused: a number for a hybrid model by the plain formula would be wrong
 import json
 from pathlib import Path
 
-from pagesim.catalog.models import Model, dtype_name
+from pagesim.catalog.models import Model, dtype_name, model
 from pagesim.catalog.parameters import count_parameters
 from pagesim.errors import InputError
 
@@ -34,6 +34,21 @@ _NOT_MODELLED = {
     "ssm_state_size": "layers with a recurrent state", "state_size": "layers with a recurrent state",
     "linear_num_key_heads": "layers with a recurrent state", "full_attention_interval": "layers with a recurrent state"}
 _LAYER_TYPES = {"full_attention", "attention", "sliding_attention"}
+
+
+def find_model(name: str, directory: str = "") -> Model:
+    """A model by its name in the catalogue, or from a ``config.json`` whose path is relative to ``directory``.
+
+    Raises:
+        InputError: neither.
+    """
+    path = Path(directory, name)
+    if path.suffix == ".json" or (path / "config.json").is_file():
+        return model_from_config(path)
+    try:
+        return model(name)
+    except InputError as error:
+        raise InputError(f"{error} (or give the path of a config.json, or {{kv_bytes_per_token: N}})") from None
 
 
 def model_from_config(path: str | Path) -> Model:

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field
 
 from pagesim import catalog
 from pagesim.allocators.spec import PLACEMENTS, RESERVES, REUSES, Contiguous, Paged
+from pagesim.catalog import find_model
 from pagesim.catalog.models import KV_CACHE_DTYPES, WEIGHT_DTYPES, dtype_name
 from pagesim.config.values import Bytes, Count, Flag, Real
 from pagesim.engine.rules import Linear, Scheduling
@@ -15,21 +16,6 @@ from pagesim.errors import InputError
 
 class Keys(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
-
-
-def find_model(name: str, directory: str = "") -> catalog.Model:
-    """A model by its name in the catalogue, or from a ``config.json`` whose path is relative to ``directory``.
-
-    Raises:
-        InputError: neither.
-    """
-    path = Path(directory, name)
-    if path.suffix == ".json" or path.is_dir():
-        return catalog.model_from_config(path)
-    try:
-        return catalog.model(name)
-    except InputError as error:
-        raise InputError(f"{error} (or give the path of a config.json, or {{kv_bytes_per_token: N}})") from None
 
 
 def _known_model(name: str, info: ValidationInfo) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pagesim import catalog
 from pagesim.config.case import Capacity
 from pagesim.config.document import Path
-from pagesim.config.schema import KvBytes, Sizing, find_model
+from pagesim.config.schema import KvBytes, Sizing
 from pagesim.errors import InputError
 
 GPU_MEMORY_UTILIZATION = 0.92    # vLLM's default; it was 0.9 for years
@@ -101,7 +101,7 @@ class Sized:
 def _model(config: Sizing) -> catalog.Model | None:
     if not isinstance(config.model, str):
         return None
-    model, dtype = find_model(config.model), config.memory.dtype
+    model, dtype = catalog.find_model(config.model), config.memory.dtype
     return model if dtype == "auto" else replace(model, weights=dtype, weight_bytes=None)
 
 

@@ -301,6 +301,18 @@ def test_a_directory_stands_for_the_config_in_it(written):
     assert catalog.model_from_config(path.parent).name == str(path)
 
 
+def test_a_model_is_found_by_name_or_by_a_path_from_a_directory(written):
+    path = written(LLAMA_8B)
+    assert catalog.find_model("llama-3.1-8b") == catalog.model("llama-3.1-8b")
+    assert catalog.find_model("config.json", str(path.parent)).name == str(path)
+    assert catalog.find_model(".", str(path.parent)).name == str(path)
+
+
+def test_a_directory_that_holds_no_config_hides_no_name(tmp_path):
+    (tmp_path / "llama-3.1-8b").mkdir()
+    assert catalog.find_model("llama-3.1-8b", str(tmp_path)) == catalog.model("llama-3.1-8b")
+
+
 def test_a_checkpoint_beside_the_config_says_what_the_weights_take(written, tmp_path):
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": 9_000_000_000}}))
     model = catalog.model_from_config(written(LLAMA_8B | {"quantization_config": {"quant_method": "awq"}}))
