@@ -16,7 +16,6 @@ from pagesim.errors import InputError
 from pagesim.kernels import decode as general
 from pagesim.kernels.pool import geometry
 from pagesim.kernels.split import MAX_ITEM_TOKENS, WAVES, Split, item_tokens, split
-from pagesim.kernels.validate import check_decode
 
 KERNELS = ("hopper", "general")
 CPU_SMS = 8  # what the interpreter plans for, so that it meets cut sequences too
@@ -83,17 +82,15 @@ def why_general(q: torch.Tensor, k_cache: torch.Tensor, lengths: np.ndarray, *, 
     capability, num_sms = _device(q.device.index)
     pool = geometry(k_cache, layout)
     rows = q.shape[1] * (q.shape[2] // pool.num_kv_heads)
-    element_bytes = k_cache.dtype.itemsize
     reasons = [
         (capability != (9, 0), f"compute capability is {capability[0]}.{capability[1]}, not 9.0"),
         (q.dtype not in (torch.bfloat16, torch.float16) or k_cache.dtype != q.dtype, f"dtypes are {q.dtype} and {k_cache.dtype}, not bf16 or fp16"),
         (pool.head_dim not in (64, 128), f"head_dim is {pool.head_dim}, not 64 or 128"),
-        (pool.block_size % 16 != 0, f"block size {pool.block_size} is not a multiple of 16"),
         (pool.num_kv_heads % 4 != 0, f"{pool.num_kv_heads} KV heads are not a multiple of 4"),
         (rows > 16, f"{rows} query rows to a KV head are more than 16"),
         (window is not None or softcap is not None, "of a window or a soft cap"),
         (k_scale != 1.0 or v_scale != 1.0, "of scales"),
-        (any(stride * element_bytes % 16 for stride in pool[4:]) or k_cache.data_ptr() % 16, "a stride of the pool is not a multiple of 16 bytes"),
+        (any(stride % 16 for stride in pool[4:]) or k_cache.data_ptr() % 16, "a stride of the pool is not a multiple of 16 elements"),
         (int(np.sum(-(-lengths // 16))) * (pool.num_kv_heads // 4) < 2 * MIN_HOPPER_TILES * num_sms, "the batch is small"),
     ]
     return next((reason for holds, reason in reasons if holds), None)
@@ -139,9 +136,9 @@ def paged_decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, 
         return general.decode(q, k_cache, v_cache, block_table, lengths, plan.split, layout=layout, scale=scale, window=window,
                               softcap=softcap, k_scale=k_scale, v_scale=v_scale, out=out, workspace=plan.workspace)
     from pagesim.kernels import hopper_launch
-    check_decode(q, k_cache, v_cache, block_table, lengths, layout=layout, window=window, softcap=softcap, out=out)
     if plan.num_seqs != len(q) or (window, softcap, k_scale, v_scale) != (None, None, 1.0, 1.0):
         raise InputError(f"the plan is for {plan.num_seqs} sequences without window, softcap and scales")
     out = torch.empty_like(q) if out is None else out
-    hopper_launch.decode(q, k_cache, v_cache, block_table, plan, layout=layout, scale=q.shape[-1] ** -0.5 if scale is None else scale, out=out)
+    hopper_launch.decode(q, k_cache, v_cache, block_table, lengths, plan, layout=layout, scale=q.shape[-1] ** -0.5 if scale is None else scale,
+                         out=out)
     return out

@@ -1,86 +1,36 @@
-"""Paged decode for Hopper in Triton's Gluon dialect: one persistent CTA per SM streams pages through a ring in shared memory.
+"""Paged decode for Hopper in Triton's Gluon dialect: one persistent CTA per SM streams tiles through a ring in shared memory.
 
-A CTA works on 8 (or 4) KV heads at once: 16 tokens of them are one TMA box of 32 KiB, fetched by one instruction whatever
-the pool's strides.  Warp h computes head h alone, so neither softmax nor products move data between warps.  A producer
-warp walks the CTA's records (``plan``) and keeps the ring full across their boundaries: the memory pipeline never drains.
-Three slots: a deeper ring queues more in the memory system and shares bandwidth less evenly, and was slower.
+A CTA works on 8 (or 4) KV heads at once: 16 tokens of them are 32 KiB.  Warp h computes head h alone, so neither softmax
+nor products move data between warps.  A producer (``hopper_producers``) walks the CTA's records (``plan``) and keeps the
+ring full across their boundaries: the memory pipeline never drains.  Three slots: a deeper ring queues more in the memory
+system and shares bandwidth less evenly, and was slower.
 """
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
-from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
 from pagesim.kernels import plan as p
 from pagesim.kernels.hopper_merge import announce, merge_share
+from pagesim.kernels.hopper_producers import (
+    FIRST_TILE,
+    GATHER_WARPS,
+    GROUP,
+    MAIL,
+    NUM_TILES,
+    RECORD,
+    SEQ,
+    TILE,
+    TOKENS,
+    advance,
+    fetch_boxes,
+    fetch_tokens,
+)
 
-TILE = gl.constexpr(16)  # tokens of a step: one row of tensor-core operands
 M = gl.constexpr(16)  # query rows of a product, the least that a tensor core takes
-MAIL = gl.constexpr(8)  # records posted ahead
-RECORD = gl.constexpr(p.RECORD_INTS)
-SEQ = gl.constexpr(p.SEQ)
-GROUP = gl.constexpr(p.GROUP)
-FIRST_TILE = gl.constexpr(p.FIRST_TILE)
-NUM_TILES = gl.constexpr(p.NUM_TILES)
-TOKENS = gl.constexpr(p.TOKENS)
 SLOT = gl.constexpr(p.SLOT)
 SHARE = gl.constexpr(p.SHARE)
-
-
-@gluon.jit
-def _advance(slot, phase, NUM_SLOTS: gl.constexpr):
-    slot += 1
-    wrapped = slot == NUM_SLOTS
-    return gl.where(wrapped, 0, slot), gl.where(wrapped, phase ^ 1, phase)
-
-
-@gluon.jit
-def _producer(k_desc, v_desc, ring, full, empty, mail, posted, taken, table, first_record, records, table_stride,
-              S: gl.constexpr):
-    """Post each record of this CTA to the consumer and fetch its pages, as far ahead as the ring allows."""
-    BYTES: gl.constexpr = S.HEADS * TILE * S.HEAD_DIM * 2
-    field = gl.arange(0, RECORD, gl.BlockedLayout([1], [32], [1], [0]))
-    begin = gl.load(first_record + gl.program_id(0))
-    end = gl.load(first_record + gl.program_id(0) + 1)
-    box = gl.to_tensor(0)
-    box_phase = gl.to_tensor(1)
-    letter = gl.to_tensor(0)
-    letter_phase = gl.to_tensor(1)
-    for i in range(begin, end):
-        record = records + i * RECORD
-        mbarrier.wait(taken.index(letter), letter_phase)
-        mail.index(letter).store(gl.load(record + field))
-        mbarrier.arrive(posted.index(letter), count=1)
-        letter, letter_phase = _advance(letter, letter_phase, MAIL)
-        head = gl.load(record + GROUP) * S.HEADS
-        first = gl.load(record + FIRST_TILE)
-        num_tiles = gl.load(record + NUM_TILES)
-        last = first + num_tiles - 1
-        some = num_tiles > 0
-        row = table + gl.load(record + SEQ).to(gl.int64) * table_stride
-        # Block ids are loaded four tiles ahead: their latency would otherwise stall the ring.
-        id0 = gl.load(row + first // S.TILES_A_BLOCK, mask=some, other=0)
-        id1 = gl.load(row + gl.minimum(first + 1, last) // S.TILES_A_BLOCK, mask=some, other=0)
-        id2 = gl.load(row + gl.minimum(first + 2, last) // S.TILES_A_BLOCK, mask=some, other=0)
-        id3 = gl.load(row + gl.minimum(first + 3, last) // S.TILES_A_BLOCK, mask=some, other=0)
-        for t in range(0, num_tiles):
-            block = id0
-            id0 = id1
-            id1 = id2
-            id2 = id3
-            id3 = gl.load(row + gl.minimum(first + t + 4, last) // S.TILES_A_BLOCK)
-            token = (first + t) % S.TILES_A_BLOCK * TILE
-            mbarrier.wait(empty.index(box), box_phase)
-            mbarrier.expect(full.index(box), BYTES)
-            tma.async_copy_global_to_shared(k_desc, [block, head, token, 0], full.index(box), ring.index(box))
-            box, box_phase = _advance(box, box_phase, S.NUM_SLOTS)
-            mbarrier.wait(empty.index(box), box_phase)
-            mbarrier.expect(full.index(box), BYTES)
-            tma.async_copy_global_to_shared(v_desc, [block, head, token, 0], full.index(box), ring.index(box))
-            box, box_phase = _advance(box, box_phase, S.NUM_SLOTS)
-    mbarrier.wait(taken.index(letter), letter_phase)
-    mail.index(letter).store(gl.where(field == SEQ, -1, 0))  # no more records
-    mbarrier.arrive(posted.index(letter), count=1)
 
 
 @gluon.jit
@@ -92,7 +42,7 @@ def _step(q, m, total, acc, box, phase, limit, tokens, row_token, scale_log2, ri
     mbarrier.wait(full.index(box), phase)
     k = ring.index(box).reshape(SHAPE).permute((0, 2, 1)).load(rhs)
     mbarrier.arrive(empty.index(box), count=1)
-    box, phase = _advance(box, phase, S.NUM_SLOTS)
+    box, phase = advance(box, phase, S.NUM_SLOTS)
     s = mma_v2(q, k, gl.zeros([S.HEADS, M, TILE], gl.float32, mma)) * scale_log2
     if MASK:
         column = gl.arange(0, TILE, gl.SliceLayout(0, gl.SliceLayout(1, mma)))
@@ -110,7 +60,7 @@ def _step(q, m, total, acc, box, phase, limit, tokens, row_token, scale_log2, ri
     mbarrier.wait(full.index(box), phase)
     v = ring.index(box).reshape(SHAPE).load(rhs)
     mbarrier.arrive(empty.index(box), count=1)
-    box, phase = _advance(box, phase, S.NUM_SLOTS)
+    box, phase = advance(box, phase, S.NUM_SLOTS)
     if MASK:
         # A weight of 0 does not silence a NaN in an unused slot: V itself must be 0 there.
         token = gl.arange(0, TILE, gl.SliceLayout(0, gl.SliceLayout(2, rhs)))
@@ -172,14 +122,14 @@ def _consumer(q_ptr, ring, full, empty, mail, posted, taken, records, first_reco
         slot = _read(mail, letter, SLOT, HEADS)
         share = _read(mail, letter, SHARE, HEADS)
         mbarrier.arrive(taken.index(letter), count=1)
-        letter, letter_phase = _advance(letter, letter_phase, MAIL)
+        letter, letter_phase = advance(letter, letter_phase, MAIL)
         limit = tokens - (S.Q_LEN - 1) - first * TILE  # tokens from here that the first query token sees
         left = tokens - first * TILE
         num_full = gl.minimum(num_tiles, gl.maximum(limit, 0) // TILE)
         m = gl.full([HEADS, M], float("-inf"), gl.float32, gl.SliceLayout(2, mma))
         total = gl.zeros([HEADS, M, TILE], gl.float32, mma)
         acc = gl.zeros([HEADS, M, D], gl.float32, mma)
-        for t in range(0, num_full):
+        for t in range(num_full):
             m, total, acc, box, phase = _step(q, m, total, acc, box, phase, TILE, TILE, row_token, scale_log2, ring, full,
                                               empty, False, mma, S)
         for t in range(num_full, num_tiles):
@@ -211,23 +161,34 @@ def _consumer(q_ptr, ring, full, empty, mail, posted, taken, records, first_reco
 
 
 @gluon.jit(do_not_specialize=["table_stride"])
-def decode(q, k_desc, v_desc, table, first_record, records, counters, partial, lse, out, scale_log2, table_stride,
-           S: gl.constexpr, num_warps: gl.constexpr):
-    """Decode attention of one launch; ``hopper_launch`` says what the arguments are, ``S`` is its ``Shape``."""
-    ring = gl.allocate_shared_memory(out.dtype.element_ty, [S.NUM_SLOTS, 1, S.HEADS, TILE, S.HEAD_DIM], k_desc.layout)
+def decode(q, k, v, block_stride, token_stride, head_stride, table, first_record, records, counters, partial, lse, out, scale_log2,
+           table_stride, S: gl.constexpr, num_warps: gl.constexpr):
+    """Decode attention of one launch; ``hopper_launch`` says what the arguments are, ``S`` is its ``Shape``.
+
+    ``k`` and ``v`` are TMA descriptors, or pointers where S.BOXES is False.
+    """
+    swizzled: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=4)
+    ring = gl.allocate_shared_memory(out.dtype.element_ty, [S.NUM_SLOTS, 1, S.HEADS, TILE, S.HEAD_DIM], swizzled)
     full = gl.allocate_shared_memory(gl.int64, [S.NUM_SLOTS, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [S.NUM_SLOTS, 1], mbarrier.MBarrierLayout())
     mail = gl.allocate_shared_memory(gl.int32, [MAIL, RECORD], gl.SwizzledSharedLayout(1, 1, 1, [0]))
     posted = gl.allocate_shared_memory(gl.int64, [MAIL, 1], mbarrier.MBarrierLayout())
     taken = gl.allocate_shared_memory(gl.int64, [MAIL, 1], mbarrier.MBarrierLayout())
     for j in gl.static_range(S.NUM_SLOTS):
-        mbarrier.init(full.index(j), count=1)
+        # A TMA copy completes once; of a gathered tile each thread reports its own copies.
+        mbarrier.init(full.index(j), count=1 if S.BOXES else 32 * GATHER_WARPS)
         mbarrier.init(empty.index(j), count=1)
     for j in gl.static_range(MAIL):
         mbarrier.init(posted.index(j), count=1)
         mbarrier.init(taken.index(j), count=1)
-    gl.warp_specialize(
-        [(_consumer, (q, ring, full, empty, mail, posted, taken, records, first_record, counters, partial, lse, out,
-                      scale_log2, S)),
-         (_producer, (k_desc, v_desc, ring, full, empty, mail, posted, taken, table, first_record, records, table_stride, S))],
-        [1], [40])
+    if S.BOXES:
+        gl.warp_specialize(
+            [(_consumer, (q, ring, full, empty, mail, posted, taken, records, first_record, counters, partial, lse, out, scale_log2, S)),
+             (fetch_boxes, (k, v, ring, full, empty, mail, posted, taken, table, first_record, records, table_stride, S))],
+            [1], [40])
+    else:
+        gl.warp_specialize(
+            [(_consumer, (q, ring, full, empty, mail, posted, taken, records, first_record, counters, partial, lse, out, scale_log2, S)),
+             (fetch_tokens, (k, v, block_stride, token_stride, head_stride, ring, full, empty, mail, posted, taken, table, first_record,
+                             records, table_stride, S))],
+            [GATHER_WARPS], [96])

@@ -5,13 +5,16 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 import triton
+from triton.compiler import CompiledKernel
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from pagesim.errors import InputError
 from pagesim.kernels import plan as p
-from pagesim.kernels.hopper import TILE, decode as decode_kernel
+from pagesim.kernels.hopper import decode as decode_kernel
+from pagesim.kernels.hopper_producers import TILE
 from pagesim.kernels.pool import geometry
+from pagesim.kernels.validate import check_decode
 
 LOG2E = 1.4426950408889634
 
@@ -26,7 +29,9 @@ class Shape:
         Q_LEN: query tokens of each sequence.
         ROWS_PADDED: Q_LEN · Q_GROUP rounded up to a power of two: rows of a partial result.
         UNITS_A_ROW: units of 32 columns in a row.
-        TILES_A_BLOCK: tiles of 16 tokens in a block.
+        BOXES: tiles are fetched as TMA boxes, since blocks hold whole tiles.
+        TILES_A_BLOCK: tiles of 16 tokens in a block, where BOXES.
+        BLOCK_SIZE: tokens of a block, where not BOXES.
         NUM_SLOTS: tiles of K or V that the ring holds: 96 KiB of an SM.
     """
 
@@ -37,7 +42,9 @@ class Shape:
     HEAD_DIM: gl.constexpr
     ROWS_PADDED: gl.constexpr
     UNITS_A_ROW: gl.constexpr
+    BOXES: gl.constexpr
     TILES_A_BLOCK: gl.constexpr
+    BLOCK_SIZE: gl.constexpr
     NUM_SLOTS: gl.constexpr
 
     @property
@@ -48,9 +55,11 @@ class Shape:
 
 def make_shape(q_len: int, num_q_heads: int, num_kv_heads: int, head_dim: int, block_size: int) -> Shape:
     group = num_q_heads // num_kv_heads
+    boxes = block_size % TILE.value == 0
     values = {"HEADS": 8 if num_kv_heads % 8 == 0 else 4, "NUM_Q_HEADS": num_q_heads, "Q_GROUP": group, "Q_LEN": q_len,
               "HEAD_DIM": head_dim, "ROWS_PADDED": triton.next_power_of_2(q_len * group), "UNITS_A_ROW": head_dim // 32,
-              "TILES_A_BLOCK": block_size // TILE.value, "NUM_SLOTS": 3 * 128 // head_dim}
+              "BOXES": boxes, "TILES_A_BLOCK": block_size // TILE.value if boxes else 0, "BLOCK_SIZE": 0 if boxes else block_size,
+              "NUM_SLOTS": 3 * 128 // head_dim}
     return Shape(**{name: gl.constexpr(value) for name, value in values.items()})
 
 
@@ -94,6 +103,7 @@ class HopperPlan:
     Attributes:
         shape: what the kernel is compiled for.
         num_seqs: of each batch.
+        launches: what calls have in common, by the pool and the shapes; holds on to the pools that it was used with.
     """
 
     kernel = "hopper"
@@ -101,6 +111,7 @@ class HopperPlan:
     def __init__(self, shape: Shape, num_kv_heads: int, lengths: np.ndarray, num_sms: int, device: torch.device | str):
         self.shape = shape
         self.num_seqs = len(lengths)
+        self.launches: dict[tuple, _Launch] = {}
         self._head_groups = num_kv_heads // shape.HEADS.value
         self.buffer = PlanBuffer(self.num_seqs * self._head_groups, num_sms * shape.ctas_per_sm, device)
         slots = p.max_slots(self.buffer.num_ctas)
@@ -128,18 +139,48 @@ def descriptor(cache: torch.Tensor, layout: str, shape: Shape) -> TensorDescript
                             [g.block_stride, g.head_stride, g.token_stride, 1], [1, shape.HEADS.value, TILE.value, g.head_dim], swizzled)
 
 
-def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, plan: HopperPlan, *,
-           layout: str, scale: float, out: torch.Tensor, compile_only: bool = False):
-    """Launch on the current stream; ``out`` gets shape and dtype of ``q``, zeros for queries that see nothing.
+@dataclass(frozen=True)
+class _Launch:
+    """A compiled kernel and the arguments that only depend on the pool."""
 
-    Args:
-        q, out: (num_seqs, q_len, num_q_heads, head_dim), contiguous.
-        block_table: int32 (num_seqs, max_blocks), rows contiguous.
+    kernel: CompiledKernel
+    k: TensorDescriptor | torch.Tensor
+    v: TensorDescriptor | torch.Tensor
+    strides: tuple[int, int, int]
+
+
+def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, lengths: torch.Tensor,
+           plan: HopperPlan, *, layout: str, scale: float, out: torch.Tensor) -> None:
+    """Launch on the current stream; arguments as for ``dispatch.paged_decode``, checked and compiled for once.
+
+    Triton's own launch takes longer than a small batch's kernel: what a plan's calls share is kept with the plan.
     """
-    shape, buffer = plan.shape, plan.buffer
-    k, v = (descriptor(cache, layout, shape) for cache in (k_cache, v_cache))
+    key = (layout, k_cache.data_ptr(), v_cache.data_ptr(), (q.data_ptr() | out.data_ptr() | block_table.data_ptr()) % 16,
+           *((x.shape, x.stride(), x.dtype, x.device) for x in (q, k_cache, v_cache, block_table, lengths, out)))
+    launch = plan.launches.get(key)
+    if launch is None:
+        check_decode(q, k_cache, v_cache, block_table, lengths, out, layout=layout, window=None)
+        launch = plan.launches[key] = prepare(q, k_cache, v_cache, block_table, plan, layout, out)
+    launch.kernel[(plan.buffer.num_ctas, 1, 1)](*_arguments(q, launch.k, launch.v, launch.strides, block_table, plan, out, scale))
+
+
+def prepare(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, plan: HopperPlan, layout: str,
+            out: torch.Tensor) -> _Launch:
+    """Compile, without running."""
+    shape = plan.shape
+    if shape.BOXES.value:
+        k, v, strides = descriptor(k_cache, layout, shape), descriptor(v_cache, layout, shape), (0, 0, 0)
+    else:
+        k, v, strides = k_cache, v_cache, geometry(k_cache, layout)[4:]
     # Two CTAs of 4 warps share an SM's registers; one of 8 gets all of them.
     registers = {"maxnreg": 128} if shape.ctas_per_sm > 1 else {}
-    return decode_kernel.run(q, k, v, block_table, buffer.first_record, buffer.records, buffer.counters, plan.partial, plan.lse, out,
-                             scale * LOG2E, block_table.stride(0), S=shape, num_warps=shape.HEADS.value, grid=(buffer.num_ctas,),
-                             warmup=compile_only, **registers)
+    *arguments, num_warps = _arguments(q, k, v, strides, block_table, plan, out, 1.0)
+    kernel = decode_kernel.run(*arguments, num_warps=num_warps, grid=(plan.buffer.num_ctas,), warmup=True, **registers)
+    return _Launch(kernel, k, v, strides)
+
+
+def _arguments(q: torch.Tensor, k: TensorDescriptor | torch.Tensor, v: TensorDescriptor | torch.Tensor, strides: tuple[int, int, int],
+               block_table: torch.Tensor, plan: HopperPlan, out: torch.Tensor, scale: float) -> tuple:
+    buffer = plan.buffer
+    return (q, k, v, *strides, block_table, buffer.first_record, buffer.records, buffer.counters, plan.partial, plan.lse, out,
+            scale * LOG2E, block_table.stride(0), plan.shape, plan.shape.HEADS.value)

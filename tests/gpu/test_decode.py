@@ -7,13 +7,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'pagesim[kernel]'")
 
-from pagesim.kernels.cases import make_case  # noqa: E402
-from pagesim.kernels.check import compare  # noqa: E402
-from pagesim.kernels.dispatch import paged_decode, plan_decode, why_general  # noqa: E402
+from pagesim.kernels.cases import make_case
+from pagesim.kernels.check import compare
+from pagesim.kernels.dispatch import paged_decode, plan_decode, why_general
 
 RAGGED = [0, 1, 15, 16, 17, 31, 32, 33, 255, 1000, 0, 47, 2049]
-HOPPER_BLOCKS = [16, 32, 48, 64, 256]
-GENERAL_BLOCKS = [1, 3, 8, 16, 24, 64, 256]
 
 
 def run(case, kernel, *, plan=None, out=None):
@@ -36,6 +34,8 @@ def check(case, out):
     (48, "HND", "bfloat16", (56, 8), 2, 128), (64, "NHD", "bfloat16", (32, 32), 1, 128), (256, "HND", "float16", (16, 16), 3, 128),
     (16, "NHD", "bfloat16", (4, 4), 1, 128), (16, "HND", "float16", (96, 12), 2, 128), (16, "NHD", "bfloat16", (128, 8), 1, 128),
     (16, "NHD", "bfloat16", (32, 8), 1, 64), (64, "HND", "float16", (20, 4), 3, 64), (128, "NHD", "float16", (24, 8), 5, 128),
+    (1, "NHD", "bfloat16", (32, 8), 1, 128), (1, "HND", "float16", (20, 4), 2, 64), (8, "HND", "bfloat16", (32, 8), 4, 128),
+    (3, "NHD", "bfloat16", (16, 16), 1, 64), (24, "NHD", "float16", (28, 4), 2, 128), (40, "HND", "bfloat16", (32, 32), 1, 128),
 ])
 def test_the_hopper_kernel_is_right_for_ragged_lengths(hopper, block_size, layout, dtype, heads, q_len, head_dim):
     case = make_case(RAGGED, num_q_heads=heads[0], num_kv_heads=heads[1], head_dim=head_dim, q_len=q_len, dtype=getattr(torch, dtype),
@@ -68,11 +68,10 @@ def test_the_general_kernel_is_right_with_windows_soft_caps_and_an_fp8_cache(win
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kernel, lengths", itertools.product(["hopper", "general"], [
-    [40_000], [33_000, 17, 20_000], [3000] * 40, [700] * 132, [9000, 9000, 5, 1], [2500] * 9,
-]))
-def test_rows_cut_into_few_and_many_parts_merge_right(hopper, kernel, lengths):
-    case = make_case(lengths, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda")
+@pytest.mark.parametrize("kernel, block_size", [("hopper", 16), ("hopper", 8), ("general", 16)])
+@pytest.mark.parametrize("lengths", [[40_000], [33_000, 17, 20_000], [3000] * 40, [700] * 132, [9000, 9000, 5, 1], [2500] * 9])
+def test_rows_cut_into_few_and_many_parts_merge_right(hopper, kernel, block_size, lengths):
+    case = make_case(lengths, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, block_size=block_size, device="cuda")
     check(case, run(case, kernel))
 
 
@@ -188,7 +187,7 @@ def test_logits_far_below_any_sentinel_are_not_taken_for_masked(hopper, kernel):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kernel, block_size", [("hopper", 16), ("general", 16), ("general", 1)])
+@pytest.mark.parametrize("kernel, block_size", [("hopper", 16), ("hopper", 1), ("general", 16), ("general", 1)])
 @pytest.mark.parametrize("elements", [2**31, 2**32])
 def test_blocks_at_the_end_of_a_pool_past_2_to_the_31_and_32_elements_are_read_right(hopper, kernel, block_size, elements):
     free, _ = torch.cuda.mem_get_info()
@@ -209,9 +208,9 @@ def test_blocks_at_the_end_of_a_pool_past_2_to_the_31_and_32_elements_are_read_r
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kernel, layout", itertools.product(["hopper", "general"], ["NHD", "HND"]))
-def test_a_strided_pool_of_interleaved_layers_is_read_right(hopper, kernel, layout):
-    case = make_case(RAGGED, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, layout=layout, device="cuda")
+@pytest.mark.parametrize("kernel, layout, block_size", list(itertools.product(["hopper", "general"], ["NHD", "HND"], [16, 8])))
+def test_a_strided_pool_of_interleaved_layers_is_read_right(hopper, kernel, layout, block_size):
+    case = make_case(RAGGED, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, layout=layout, block_size=block_size, device="cuda")
     blocks, *inner = case.k_cache.shape
     packed = torch.full((blocks, 3, 2, *inner), float("nan"), dtype=torch.bfloat16, device="cuda")
     packed[:, 1, 0], packed[:, 1, 1] = case.k_cache, case.v_cache
@@ -222,11 +221,11 @@ def test_a_strided_pool_of_interleaved_layers_is_read_right(hopper, kernel, layo
 
 @pytest.mark.gpu
 def test_the_rule_takes_large_common_batches_to_the_hopper_kernel_and_says_why_not_others(hopper):
-    def reason(lengths, block_size=16, **options):
-        q = torch.empty((len(lengths), 1, 32, 128), dtype=torch.bfloat16, device="cuda")
-        k = torch.empty((4, block_size, 8, 128), dtype=torch.bfloat16, device="cuda")
+    def reason(lengths, head_dim=128, **options):
+        q = torch.empty((len(lengths), 1, 32, head_dim), dtype=torch.bfloat16, device="cuda")
+        k = torch.empty((4, 16, 8, head_dim), dtype=torch.bfloat16, device="cuda")
         return why_general(q, k, np.array(lengths), layout="NHD", **options)
     assert reason([4096] * 64) is None
     assert reason([128]) == "the batch is small"
-    assert "block size 24" in reason([4096] * 64, 24)
+    assert "head_dim is 80" in reason([4096] * 64, 80)
     assert "window" in reason([4096] * 64, window=128)
