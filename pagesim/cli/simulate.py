@@ -65,6 +65,7 @@ def _run(
     experiment: "Experiment", format: Format, output: Path | None, jobs: int | None, *, quiet: bool, resume: bool
 ) -> int:
     """Run and print; the exit code: 1 where nothing completed or a case failed, 130 after Ctrl-C."""
+    from pagesim.cli.first_use import compile_first
     from pagesim.cli.progress import progress_display
     from pagesim.experiment import run_experiment
     from pagesim.experiment import notes
@@ -74,6 +75,7 @@ def _run(
         print("\n".join(notes.capacity_lines(experiment.cases)) + "\n", flush=True)
     if not quiet:
         _warn(notes.size_warnings(experiment.cases))
+    compile_first((case.allocator for case in experiment.cases), quiet=quiet)
     with progress_display(len(experiment.cases), quiet=quiet) as on_progress:
         simulation = run_experiment(experiment, jobs=jobs, folder=output, resume=resume, on_progress=on_progress)
     document = simulation.metrics

@@ -370,7 +370,7 @@ def _admit_waiting(state, allocator, left):
             return
         asked, many = _reserved_for(state, allocator, request, known), copies
         if not rules.whole_sequence and kept == 0:
-            asked, many = _slots_of_chunks(state, todo, copies, left), 1
+            asked, many = _slots_of_chunks(rules.unit_slots, todo, copies, left), 1
         if not fits(allocator, asked, many, n[RUNNING]):
             n[WAIT_CAUSE] = FRAGMENTATION if rules.contiguous and free_slots(allocator) >= asked * many else MEMORY
             return
@@ -389,9 +389,8 @@ def _admit_waiting(state, allocator, left):
 
 
 @COLD
-def _slots_of_chunks(state, todo, copies, left):
+def _slots_of_chunks(unit, todo, copies, left):
     """Slots of the blocks that the first chunks of ``copies`` sequences take."""
-    unit = state.rules.unit_slots
     slots = 0
     for _ in range(copies):
         chunk = min(todo, left)
@@ -463,10 +462,7 @@ def _measure(state, allocator):
         if not state.requests.outcome.first_token[request] >= 0.0:
             state.requests.outcome.first_token[request] = t[STEP_END]
     _count(state)
-    add_line(state, t[NOW], duration, (sums.values[9], sums.values[10], sums.values[1], sums.values[2], sums.values[3],
-                                       sums.values[4], sums.values[5], sums.values[6], sums.values[7], sums.values[8]),
-             (n[TOKEN_STATES], n[ALLOCATED], n[RUNNING], n[WAITING]),
-             (n[STEP_PREFILL], n[STEP_DECODE], n[STEP_PREEMPTED], n[STEP_ADMITTED], _ending_now(state)))
+    add_line(n, sums, t[NOW], duration)
 
 
 @HOT
@@ -549,28 +545,18 @@ def _stay_idle(state, allocator, duration):
 def _count(state):
     """Counters and peaks; the peak is the first step with the most token states."""
     n = state.n
-    n[STEPS] += 1
-    n[ADMISSIONS] += n[STEP_ADMITTED]
-    n[PREEMPTIONS] += n[STEP_PREEMPTED]
-    n[PREFILL] += n[STEP_PREFILL]
-    n[DECODE] += n[STEP_DECODE]
-    n[OUTPUT] += n[STEP_SAMPLED]
-    if n[TOKEN_STATES] > n[PEAK_TOKEN_STATES] or n[PEAK_STEP] < 0:
-        n[PEAK_TOKEN_STATES], n[PEAK_STEP] = n[TOKEN_STATES], n[STEP]
-        state.t[PEAK_TIME] = state.t[NOW]
-    n[PEAK_ALLOCATED] = max(n[PEAK_ALLOCATED], n[ALLOCATED])
-    n[PEAK_RUNNING] = max(n[PEAK_RUNNING], n[RUNNING])
-    n[PEAK_WAITING] = max(n[PEAK_WAITING], n[WAITING])
-
-
-@COLD
-def _ending_now(state):
-    """Sequences that end with this step."""
-    count, row = 0, wheel_first(state.ending, state.n[STEP])
+    row = wheel_first(state.ending, n[STEP])
     while row >= 0:
-        count += 1
+        n[STEP_ENDING] += 1
         row = state.ending.link.next[row]
-    return count
+    if n[TOKEN_STATES] > n[PEAK_TOKEN_STATES] or n[PEAK_STEP] < 0:
+        n[PEAK_STEP] = n[STEP]
+        state.t[PEAK_TIME] = state.t[NOW]
+    for k in range(NUM_PEAKS):
+        n[PEAK_TOKEN_STATES + k] = max(n[PEAK_TOKEN_STATES + k], n[TOKEN_STATES + k])
+    for k in range(NUM_COUNTS + 1):
+        n[PREFILL + k] += n[STEP_PREFILL + k]
+    n[STEPS] += 1
 
 
 @COLD
@@ -578,7 +564,7 @@ def _forget_warmup(state, allocator):
     """The warm-up is over: sums, counters, peaks and histograms start again, the state stays."""
     n, sums = state.n, state.sums
     n[WARM] = 1
-    n[STEPS:PEAK_STEP] = 0
+    n[PREFILL:PEAK_STEP] = 0
     n[PEAK_STEP] = -1
     state.t[PEAK_TIME] = 0.0
     sums.integrals[:] = 0.0

@@ -1,12 +1,11 @@
 """What a step adds to the run's sums and to its timeline."""
 
 from pagesim.core.jit import COLD, HOT
-
 from pagesim.engine.result import Column
-from pagesim.engine.state import LINES, LINES_MAX, STEP, STRIDE
+from pagesim.engine.state import (LINES, LINES_MAX, NUM_COUNTS, NUM_MEANS, NUM_PEAKS, STEP, STEP_PREFILL, STRIDE,
+                                  TOKEN_STATES)
 
 COLUMNS = len(Column)
-MAXIMA = 4  # columns of ``Sums.line_n`` behind the first step that are maxima; the others are counts
 RUN, BUSY, QUEUED, SATURATED = range(4)  # result.WINDOWS
 
 
@@ -18,31 +17,31 @@ def integrate(sums, window, duration):
 
 
 @HOT
-def add_line(state, start, duration, values, maxima, counts):
+def add_line(n, sums, start, duration):
     """Add a step to the timeline: to the last line, or as a new one where that line has its ``STRIDE`` steps."""
-    n, sums = state.n, state.sums
     last = n[LINES] - 1
     if last < 0 or n[STEP] - sums.line_n[last, 0] >= n[STRIDE]:
         if n[LINES] == LINES_MAX:
-            _halve(state)
+            _halve(n, sums)
         last = n[LINES]
         n[LINES] += 1
         sums.line_f[last] = 0.0
-        sums.line_f[last, 0] = start
         sums.line_n[last] = 0
+        sums.line_f[last, 0] = start
         sums.line_n[last, 0] = n[STEP]
-    _merge(sums.line_f[last], duration, values)
-    for k in range(len(maxima)):
-        sums.line_n[last, 1 + k] = max(sums.line_n[last, 1 + k], maxima[k])
-    for k in range(len(counts)):
-        sums.line_n[last, 1 + len(maxima) + k] += counts[k]
+    means, counts = sums.line_f[last], sums.line_n[last]
+    _merge(means, duration, sums.values[1:])
+    for k in range(NUM_PEAKS):
+        counts[1 + k] = max(counts[1 + k], n[TOKEN_STATES + k])
+    for k in range(NUM_COUNTS):
+        counts[1 + NUM_PEAKS + k] += n[STEP_PREFILL + k]
 
 
-@COLD
+@HOT
 def _merge(line, duration, values):
     """Fold values that held for ``duration`` into a line: start, duration, and means over it."""
     total = line[1] + duration
-    for k in range(len(values)):
+    for k in range(NUM_MEANS):
         if line[1] == 0.0:
             line[2 + k] = values[k]
         elif total > 0.0:
@@ -51,18 +50,17 @@ def _merge(line, duration, values):
 
 
 @COLD
-def _halve(state):
+def _halve(n, sums):
     """Merge neighbouring lines, so that the timeline never outgrows its rows; extremes survive."""
-    n, sums = state.n, state.sums
     for k in range(LINES_MAX // 2):
         a, b = 2 * k, 2 * k + 1
-        for column in range(sums.line_f.shape[1]):
+        for column in range(2 + NUM_MEANS):
             sums.line_f[k, column] = sums.line_f[a, column]
         _merge(sums.line_f[k], sums.line_f[b, 1], sums.line_f[b, 2:])
         sums.line_n[k, 0] = sums.line_n[a, 0]
-        for column in range(1, 1 + MAXIMA):
+        for column in range(1, 1 + NUM_PEAKS):
             sums.line_n[k, column] = max(sums.line_n[a, column], sums.line_n[b, column])
-        for column in range(1 + MAXIMA, sums.line_n.shape[1]):
+        for column in range(1 + NUM_PEAKS, 1 + NUM_PEAKS + NUM_COUNTS):
             sums.line_n[k, column] = sums.line_n[a, column] + sums.line_n[b, column]
     n[LINES] = LINES_MAX // 2
     n[STRIDE] *= 2

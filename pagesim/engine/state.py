@@ -9,25 +9,27 @@ import numpy as np
 
 from pagesim.allocators.spec import Contiguous, Paged
 from pagesim.engine.lists import Wheel, make_wheel
-from pagesim.engine.result import PARTS, WAIT_CAUSES, WINDOWS, Column
+from pagesim.engine.result import WAIT_CAUSES, WINDOWS, Column
 from pagesim.engine.rules import Durations, Roofline, Scheduling
 from pagesim.trace import Trace
 
 # n: where the run is
-(STEP, OPEN, JOINED, AVAILABLE, USERS, DONE, NEXT_FRESH, NUM_RETURNING, FIRST, LAST, FIRST_PARTIAL, DECODERS, RUNNING, WAITING,
- NUM_UNUSED, SERIAL, HOST_UNITS, WARM, LINES, STRIDE,
- # n: what it holds, in slots
- TOKEN_STATES, ASKED, PINNED, ALLOCATED,
+(STEP, OPEN, JOINED, AVAILABLE, USERS, DONE, NEXT_FRESH, NUM_RETURNING, FIRST, LAST, FIRST_PARTIAL, DECODERS, NUM_UNUSED, SERIAL,
+ HOST_UNITS, WARM, LINES, STRIDE,
+ # n: levels, in slots and counts; the first four have peaks
+ TOKEN_STATES, ALLOCATED, RUNNING, WAITING, ASKED, PINNED,
  # n: what the instant looks like to the queue's head; STALE where it must be looked up again
  STALE, REFUSED, SHORT, NEED, NUM_HOLES, LARGEST, USABLE,
- # n: what happened in this step
- STEP_PREFILL, STEP_DECODE, STEP_SEQUENCES, STEP_UNSERVED, STEP_PREEMPTED, STEP_ADMITTED, STEP_MOVED, STEP_SAMPLED, STEP_PREFILLED,
- WAIT_CAUSE,
+ # n: what happened in this step; the first six are added up in the counters below, the first five in the timeline
+ STEP_PREFILL, STEP_DECODE, STEP_PREEMPTED, STEP_ADMITTED, STEP_ENDING, STEP_SAMPLED, STEP_SEQUENCES, STEP_UNSERVED, STEP_MOVED,
+ STEP_PREFILLED, WAIT_CAUSE,
  # n: counters, since the warm-up
- STEPS, ADMISSIONS, PREEMPTIONS, RECOMPUTED, SWAPPED, SWAP_FALLBACKS, COPIED, PREFILL, DECODE, OUTPUT,
- # n: peaks, since the warm-up
+ PREFILL, DECODE, PREEMPTIONS, ADMISSIONS, ENDED, OUTPUT, STEPS, RECOMPUTED, SWAPPED, SWAP_FALLBACKS, COPIED,
+ # n: peaks, since the warm-up, in the order of the levels
  PEAK_TOKEN_STATES, PEAK_ALLOCATED, PEAK_RUNNING, PEAK_WAITING, PEAK_STEP,
- NUM_N) = range(57)
+ NUM_N) = range(59)
+
+NUM_COUNTS, NUM_PEAKS, NUM_MEANS = 5, 4, 10  # of a timeline row
 
 # t
 NOW, STEP_END, PEAK_TIME, NUM_T = range(4)
@@ -89,8 +91,8 @@ class Sums(NamedTuple):
     values: np.ndarray        # float64 (len(Column),): the columns at this step
     wait_s: np.ndarray        # float64 (len(WAIT_CAUSES),)
     waste: np.ndarray         # int64 (64,)
-    line_f: np.ndarray        # float64 (LINES_MAX, 4 + len(PARTS)): start, duration, mean running, mean waiting, mean parts
-    line_n: np.ndarray        # int64 (LINES_MAX, 10): first step, four maxima, five counts
+    line_f: np.ndarray        # float64 (LINES_MAX, 2 + NUM_MEANS): start, duration, means of ``values[1:1 + NUM_MEANS]``
+    line_n: np.ndarray        # int64 (LINES_MAX, 1 + NUM_PEAKS + NUM_COUNTS): first step, maxima, counts
 
 
 class State(NamedTuple):
@@ -151,4 +153,5 @@ def make_state(trace: Trace, rules: Rules, num_rows: int, closed_users: int | No
         n=n, t=t, rules=rules, requests=requests, rows=rows, returning=np.zeros(num_rows, VICTIM).view(np.recarray),
         growth=make_wheel(num_rows, longest), ending=make_wheel(num_rows, longest),
         sums=Sums(np.zeros((len(WINDOWS), len(Column))), np.zeros(len(Column)), np.zeros(len(WAIT_CAUSES)),
-                  np.zeros(64, np.int64), np.zeros((LINES_MAX, 4 + len(PARTS))), np.zeros((LINES_MAX, 10), np.int64)))
+                  np.zeros(64, np.int64), np.zeros((LINES_MAX, 2 + NUM_MEANS)),
+                  np.zeros((LINES_MAX, 1 + NUM_PEAKS + NUM_COUNTS), np.int64)))

@@ -1,0 +1,21 @@
+"""What happens once after an install: the engine is compiled, and says so."""
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pagesim.allocators.spec import Contiguous, Paged
+
+
+def compile_first(allocators: "Iterable[Contiguous | Paged]", *, quiet: bool) -> None:
+    """Compile the engine for those of these allocators for which that has not been done yet."""
+    from pagesim.engine.compiled import compile_loops, uncompiled
+
+    kinds = uncompiled(allocators)
+    if not kinds:
+        return
+    if not quiet:
+        names = " and ".join(kind.__name__.lower() for kind in kinds)
+        print(f"pagesim: compiling the engine for {names} memory; this takes some seconds, once", file=sys.stderr, flush=True)
+    compile_loops(kinds)

@@ -1,0 +1,56 @@
+"""The compiled loop: the same as plain Python, cached on disk, never stale."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "pagesim"
+
+# Whether the loop must be compiled, and blocks of two requests after one step, in a fresh process.
+SCRIPT = """
+import numpy as np
+from pagesim.allocators.spec import Paged
+from pagesim.engine.compiled import uncompiled
+from pagesim.engine.rules import Linear, Scheduling
+from pagesim.engine.run import Run
+from pagesim.trace import Trace
+compiles = bool(uncompiled([Paged()]))
+run = Run(Trace(np.zeros(2), np.array([8, 4], np.int32), np.array([9, 9], np.int32)), Paged(4), 64, 64, Scheduling(), Linear(1.0))
+run.advance(1)
+print("compiled" if compiles else "not compiled", run.tables().block_ids.tolist())
+assert not uncompiled([Paged()])
+"""
+
+
+def blocks_after_one_step(folder, **environment):
+    done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=folder, capture_output=True, text=True,
+                          env=os.environ | {"PYTHONPATH": str(folder), "PAGESIM_CACHE_DIR": str(folder / "cache")} | environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("copy")
+    shutil.copytree(PACKAGE, folder / "pagesim", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def test_it_is_compiled_once_and_again_when_a_source_of_it_changes(copy):
+    assert blocks_after_one_step(copy) == "compiled [0, 1, 2]"
+    assert blocks_after_one_step(copy) == "not compiled [0, 1, 2]"
+    source = copy / "pagesim" / "allocators" / "pool.py"
+    text = source.read_text()
+    changed = text.replace("ids[old + i] = count[FRESH] + i", "ids[old + i] = count[FRESH] + i + 5")
+    assert changed != text
+    source.write_text(changed)
+    assert blocks_after_one_step(copy) == "compiled [5, 6, 7]"
+
+
+def test_plain_python_gives_the_same_and_compiles_nothing(copy):
+    assert blocks_after_one_step(copy, NUMBA_DISABLE_JIT="1", PAGESIM_CACHE_DIR=str(copy / "none")).startswith("not compiled")
+    assert not (copy / "none").exists()
