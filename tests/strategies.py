@@ -49,8 +49,8 @@ def setup(prompt_tokens, output_tokens, arrival_s=None, max_tokens=None, num_sam
 @st.composite
 def setups(draw, allocators=None) -> Setup:
     """A run of few requests in a memory that is often too small for all of them."""
-    num_requests = draw(st.sampled_from((8, 5, 3, 2, 1, 12)))
-    longest = draw(st.sampled_from((6, 14, 2)))
+    num_requests = draw(st.sampled_from((10, 10, 20, 20, 6, 6, 3, 2, 1)))
+    longest = draw(st.sampled_from((6, 14, 14, 24, 2)))
 
     def column(least: int, most: int) -> list[int]:
         return draw(st.lists(st.integers(least, most), min_size=num_requests, max_size=num_requests))
@@ -60,7 +60,7 @@ def setups(draw, allocators=None) -> Setup:
     largest = max(p + o for p, o in zip(prompts, outputs))
     max_model_len = draw(st.integers(2, largest) if one_in(draw, 8) else st.integers(largest, largest + 6))
     scheduling = draw(schedulings(max_model_len))
-    users = draw(st.integers(1, 4)) if one_in(draw, 3) else None
+    users = draw(st.sampled_from((6, 3, 2, 1))) if one_in(draw, 3) else None
     max_tokens = None
     if isinstance(allocator, Contiguous) and (allocator.reserve == "max_tokens" or one_in(draw, 8)):
         max_tokens = [0 if more < 0 else o + more for o, more in zip(outputs, column(-1, 5))]
@@ -90,7 +90,7 @@ def contiguous() -> st.SearchStrategy[Contiguous]:
 
 @st.composite
 def capacities(draw, allocator, largest: int, max_model_len: int) -> int:
-    """Mostly room for one to three of the longest; else one block or slot, or anything; not always whole blocks."""
+    """Mostly room for one to six of the longest; else one block or slot, or anything; not always whole blocks."""
     if isinstance(allocator, Paged):
         least, unit = largest - 1, allocator.block_size
     else:
@@ -100,19 +100,20 @@ def capacities(draw, allocator, largest: int, max_model_len: int) -> int:
     if one_in(draw, 10):
         return draw(st.integers(unit, unit + 3 * max_model_len))
     least_units = -(-least // unit)
-    units = least_units + draw(st.one_of(st.integers(0, 2), st.integers(0, least_units), st.integers(0, 2 * least_units)))
+    units = least_units + draw(st.integers(0, 2) if one_in(draw, 4) else st.integers(0, 5 * least_units))
     return units * unit + draw(st.one_of(st.just(0), st.integers(0, unit - 1)))
 
 
 @st.composite
 def schedulings(draw, max_model_len: int) -> Scheduling:
     chunked = draw(st.booleans())
-    few = one_in(draw, 3)
-    budget = draw(st.integers(1, 6) if few else st.integers(4, 40)) if chunked else (
-        max_model_len + draw(st.integers(0, 20)))
+    if chunked:
+        budget = draw(st.integers(1, 6) if one_in(draw, 4) else st.integers(4, 60))
+    else:
+        budget = max_model_len + draw(st.integers(0, 60))
     swap_slots = draw(st.integers(0, 30)) if one_in(draw, 2) else None
     return Scheduling(
-        max_num_seqs=draw(st.sampled_from((100, 100, 100, 5, 3, 2, 1))), max_num_batched_tokens=budget,
+        max_num_seqs=draw(st.sampled_from((5, 3, 2, 1))) if one_in(draw, 4) else 100, max_num_batched_tokens=budget,
         chunked_prefill=chunked, preemption=draw(st.sampled_from(("recompute", "swap"))),
         reserve_full_isl=draw(st.booleans()), swap_slots=swap_slots,
         swap_s_per_slot=draw(st.sampled_from((0.0, 0.003))))
@@ -121,7 +122,7 @@ def schedulings(draw, max_model_len: int) -> Scheduling:
 @st.composite
 def arrivals(draw, num_requests: int) -> list[float]:
     """Gaps of which many are zero, some shorter and some longer than a step."""
-    gaps = draw(st.lists(st.sampled_from((0.0, 0.0, 0.0, 0.05, 0.1, 0.31, 1.0, 7.5)),
+    gaps = draw(st.lists(st.sampled_from((0.0, 0.0, 0.0, 0.0, 0.0, 0.05, 0.1, 0.31, 1.0, 7.5)),
                          min_size=num_requests, max_size=num_requests))
     return np.cumsum([0.0, *gaps[1:]]).tolist()
 

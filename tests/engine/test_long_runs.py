@@ -35,6 +35,11 @@ def test_engine_and_oracle_are_equal_over_hundreds_of_requests(allocator, preemp
     assert_engine_equals_oracle(made)
 
 
+@pytest.mark.parametrize("allocator", ALLOCATORS[:6], ids=repr)
+def test_engine_and_oracle_are_equal_where_the_budget_is_smaller_than_the_running_batch(allocator):
+    assert_engine_equals_oracle(long_run(allocator, 150, 457, seed=3, longest=60, max_num_batched_tokens=6))
+
+
 @pytest.mark.parametrize("num_requests", (300, 10_000))
 def test_a_thinned_timeline_keeps_means_extremes_and_sums_of_all_steps(num_requests):
     made = long_run(Paged(4), num_requests, 40, seed=1, longest=15)

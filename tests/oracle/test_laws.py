@@ -9,7 +9,7 @@ from strategies import setups
 from oracle.run import OracleRun
 from pagesim.engine.result import STATUSES
 
-settings.register_profile("laws", settings(), max_examples=300)
+settings.register_profile("laws", settings(), max_examples=150)
 laws = settings(settings.get_profile("laws"))
 
 
