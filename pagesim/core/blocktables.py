@@ -2,7 +2,7 @@
 
 import json
 import zipfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -85,7 +85,7 @@ class BlockTables:
         if len(wrong):
             seq = int(wrong[0])
             raise InputError(f"sequence {seq} has {self.lengths[seq]} tokens and {entries[seq]} table entries of "
-                             f"{self.block_size} slots; a length is at least 0 and needs ceil(length / block size) entries")
+                             f"{self.block_size} slots; a length is at least 0 and fits its entries")
         wrong = np.flatnonzero((self.block_ids < 0) | (self.block_ids >= self.num_blocks))
         if len(wrong):
             raise InputError(f"{self._place(wrong[0])} is block {self.block_ids[wrong[0]]}, "
@@ -124,12 +124,6 @@ class BlockTables:
         return from_rows(rows, self.lengths[seqs], self.block_size, self.num_blocks, seq_ids=self.seq_ids[seqs],
                          origin=self.origin)
 
-    def renumber(self) -> "BlockTables":
-        """The same tables in the smallest pool that holds them: ids keep their order and become 0, 1, 2, …"""
-        used, ids = np.unique(self.block_ids, return_inverse=True)
-        return BlockTables(ids.reshape(-1).astype(np.int32), self.offsets, self.lengths, self.block_size, len(used),
-                           self.seq_ids, self.origin)
-
     def save(self, path: str | Path) -> None:
         """Write an ``.npz`` without pickled objects; the name is kept as it is given."""
         with open(path, "wb") as file:
@@ -146,6 +140,13 @@ def from_rows(rows: list, lengths, block_size: int, num_blocks: int, *, seq_ids=
     seq_ids = np.arange(len(rows)) if seq_ids is None else seq_ids
     return BlockTables(ids, offsets, np.asarray(lengths, np.int64), block_size, num_blocks,
                        np.asarray(seq_ids, np.int64), origin or {})
+
+
+def renumbered(steps: list[BlockTables]) -> list[BlockTables]:
+    """The same tables in the smallest pool that holds them all: ids keep their order and become 0, 1, 2, …"""
+    used = np.unique(np.concatenate([np.empty(0, np.int32), *(tables.block_ids for tables in steps)]))
+    return [replace(tables, block_ids=np.searchsorted(used, tables.block_ids).astype(np.int32), num_blocks=len(used))
+            for tables in steps]
 
 
 def load(path: str | Path) -> BlockTables:

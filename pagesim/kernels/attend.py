@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 INTERPRET = os.environ.get("TRITON_INTERPRET") == "1"
+INTERPRETED_TILE = 1024  # the interpreter pays for each operation, hardly for its size
 
 LOG2E = tl.constexpr(1.4426950408889634)
 

@@ -8,7 +8,7 @@ from pagesim.errors import InputError
 from pagesim.kernels.attend import INTERPRET, round_to
 from pagesim.kernels.validate import CACHE_8BIT, check_pool
 
-ELEMENTS = 4096  # of K, and as many of V, that one program moves
+ELEMENTS = 65_536 if INTERPRET else 4096  # of K, and as many of V, that one program moves
 
 
 def write_cache(k: torch.Tensor, v: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, slots: torch.Tensor, *,

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from pagesim.errors import InputError
-from pagesim.kernels.attend import INTERPRET, attend, normalise, open_tiles, round_to
+from pagesim.kernels.attend import INTERPRET, INTERPRETED_TILE, attend, normalise, open_tiles, round_to
 from pagesim.kernels.split import CUT_INTS, ITEM_INTS, Split
 from pagesim.kernels.validate import check_decode, check_options
 
@@ -48,6 +48,7 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
         softcap: scores become ``softcap · tanh(score / softcap)``.
         k_scale, v_scale: a cached value times its scale is the value meant.
         workspace: reused partial results; must hold the plan's parts.
+        tile_tokens: a power of two instead of ``default_tile``.
 
     Returns:
         ``out``, shape and dtype of ``q``; zeros for queries that see nothing.
@@ -86,6 +87,8 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
 
 def default_tile(padded_head_dim: int, dtype: torch.dtype) -> int:
     """Tokens of a tile: two buffers of K and V tiles, with what else an SM holds, leave room for two or three CTAs."""
+    if INTERPRET:
+        return INTERPRETED_TILE
     return 64 if padded_head_dim * dtype.itemsize <= 256 else 32
 
 

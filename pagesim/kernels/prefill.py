@@ -7,7 +7,7 @@ import torch
 import triton
 import triton.language as tl
 
-from pagesim.kernels.attend import INTERPRET, attend, normalise, open_tiles, round_to
+from pagesim.kernels.attend import INTERPRET, INTERPRETED_TILE, attend, normalise, open_tiles, round_to
 from pagesim.kernels.validate import check_options, check_prefill
 
 
@@ -15,7 +15,8 @@ from pagesim.kernels.validate import check_options, check_prefill
 def prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor,
             lengths: torch.Tensor, first_query: torch.Tensor, max_q_len: int, *, layout: str,
             scale: float | None = None, window: int | None = None, softcap: float | None = None, k_scale: float = 1.0,
-            v_scale: float = 1.0, out: torch.Tensor | None = None) -> torch.Tensor:
+            v_scale: float = 1.0, out: torch.Tensor | None = None,
+            tile_tokens: int | None = None) -> torch.Tensor:
     """Attention of the last tokens of each sequence, causal.
 
     Args:
@@ -26,7 +27,7 @@ def prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block
         first_query: int32 (num_seqs + 1,); sequence i has the queries ``first_query[i]:first_query[i + 1]``, which are
             its last tokens.
         max_q_len: most queries of a sequence.
-        window, softcap, k_scale, v_scale: as in ``decode``.
+        window, softcap, k_scale, v_scale, tile_tokens: as in ``decode``.
 
     Returns:
         ``out``, shape and dtype of ``q``.
@@ -50,7 +51,8 @@ def prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block
             (head_dim ** -0.5 if scale is None else scale) * k_scale, v_scale,
             block_table.stride(0), pool.block_stride, pool.token_stride, pool.head_stride,
             GROUP=group, NUM_KV_HEADS=pool.num_kv_heads, HEAD_DIM=head_dim, PADDED=padded, BLOCK_SIZE=pool.block_size,
-            TILE=tile, ROWS=rows, WINDOW=-1 if window is None else window, SOFTCAP=softcap or 0.0, INTERPRET=INTERPRET,
+            TILE=tile_tokens or (INTERPRETED_TILE if INTERPRET else tile), ROWS=rows,
+            WINDOW=-1 if window is None else window, SOFTCAP=softcap or 0.0, INTERPRET=INTERPRET,
             num_warps=8 if rows > 64 else 4, num_stages=stages)
     return out
 

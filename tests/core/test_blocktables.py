@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagesim.core.blocktables import BlockTables, from_rows, load
+from pagesim.core.blocktables import BlockTables, from_rows, load, renumbered
 from pagesim.errors import InputError
 
 
@@ -47,7 +47,7 @@ def test_dense_rows_hold_each_table_and_the_fill(tables):
 
 @given(tables())
 def test_renumbering_keeps_the_order_and_leaves_no_block_unused(tables):
-    small = tables.renumber()
+    (small,) = renumbered([tables])
     small.validate()
     assert small.num_blocks == len(tables.block_ids) == len(set(small.block_ids.tolist()))
     np.testing.assert_array_equal(np.argsort(small.block_ids), np.argsort(tables.block_ids))
@@ -65,6 +65,11 @@ def test_every_stored_token_has_a_slot_of_its_own_in_a_block_of_its_sequence(tab
 
 def test_slots_by_hand():
     assert from_rows([[3, 0], [], [2]], [5, 0, 1], 4, 5).slots().tolist() == [12, 13, 14, 15, 0, 8]
+
+
+def test_tables_of_several_steps_are_renumbered_together():
+    one, two = renumbered([from_rows([[9, 4]], [2], 1, 20), from_rows([[4], [17]], [1, 1], 1, 20)])
+    assert one.block_ids.tolist() == [1, 0] and two.block_ids.tolist() == [0, 2] and one.num_blocks == two.num_blocks == 3
 
 
 def test_select_keeps_the_order_it_is_given_and_the_sequence_numbers():

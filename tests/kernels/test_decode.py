@@ -22,8 +22,9 @@ FP16, BF16, FP32, FP8 = torch.float16, torch.bfloat16, torch.float32, torch.floa
 
 def run(case: Case, *, item: int = 64, plan: Split | None = None, **options) -> torch.Tensor:
     plan = plan or split(case.lengths, item, device=case.q.device, q_len=case.q.shape[1], window=case.options["window"])
+    tile = options.pop("tile_tokens", 64 if case.q.shape[-1] <= 128 else 32)  # as on a GPU, not the interpreter's own
     return decode(case.q, case.k_cache, case.v_cache, case.block_table, case.lengths_tensor(), plan,
-                  out=options.pop("out", case.poisoned_out()), **case.options, **options)
+                  out=options.pop("out", case.poisoned_out()), tile_tokens=tile, **case.options, **options)
 
 
 def assert_right(out: torch.Tensor, case: Case) -> None:

@@ -28,7 +28,8 @@ class Chunks:
         q = torch.cat([rows[len(rows) - n:] for rows, n in zip(self.case.q, self.q_lens, strict=True)])
         first = torch.tensor([0, *self.q_lens], dtype=torch.int32).cumsum(0, dtype=torch.int32).to(q.device)
         out = prefill(q, self.case.k_cache, self.case.v_cache, self.case.block_table, self.case.lengths_tensor(),
-                      first, max(self.q_lens), out=torch.full_like(q, float("nan")), **self.case.options)
+                      first, max(self.q_lens), out=torch.full_like(q, float("nan")),
+                      tile_tokens=64 if q.shape[-1] <= 128 else 32, **self.case.options)
         return list(out.split(self.q_lens))
 
     def assert_right(self) -> None:

@@ -1,0 +1,212 @@
+"""``pagesim kernel``: simulated block tables through real paged attention, every output row checked."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pagesim.cli.kernel_report import Outcome, headlines, show
+from pagesim.errors import InputError, MissingExtra
+
+if TYPE_CHECKING:
+    from pagesim.config import Case
+    from pagesim.core.blocktables import BlockTables
+    from pagesim.kernels.contents import Model
+    from pagesim.kernels.replay import Replay
+    from pagesim.kernels.trial import Corruption
+
+_CPU_SEQUENCES = 4
+_CPU_PREFILL_TOKENS = 16
+_GPU_PREFILL_TOKENS = 256
+_DTYPES = ("bf16", "fp16", "fp32")
+_UNKNOWN_MODEL = {"num_q_heads": 32, "num_kv_heads": 8, "head_dim": 128}  # Llama 3 8B
+
+
+def kernel(
+    source: Annotated[Path, typer.Argument(metavar="RUN|SNAPSHOT|CONFIG", help=(
+        "A run folder or a config, which is simulated, or a snapshot of block tables (.npz)."))],
+    case: Annotated[str | None, typer.Option(metavar="NAME", help=(
+        "The case of a config or run; by default its only one, or its only paged one."))] = None,
+    overrides: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help=(
+        "Replace one key of the config; may be repeated."))] = [],
+    when: Annotated[str, typer.Option("--snapshot", metavar="MOMENT", help=(
+        "peak, end, a step's number, or a time such as 12.5s."))] = "peak",
+    steps: Annotated[int, typer.Option(min=1, help="Replay so many steps from the moment on.")] = 1,
+    sequences: Annotated[int | None, typer.Option(min=1, help=(
+        "Take so many sequences; by default all on a GPU, 4 in the interpreter."))] = None,
+    heads: Annotated[str | None, typer.Option(metavar="Q/KV", help=(
+        "Query and KV heads; by default the model's."))] = None,
+    head_dim: Annotated[int | None, typer.Option(min=1, max=256, help="By default the model's.")] = None,
+    layers: Annotated[int, typer.Option(min=1, help="Layers, each with a pool of its own.")] = 1,
+    dtype: Annotated[str, typer.Option(metavar="bf16|fp16|fp32", help="Of queries, keys and values.")] = "bf16",
+    kv_cache_dtype: Annotated[str, typer.Option(metavar="auto|fp8", help="fp8 is e4m3 with a scale.")] = "auto",
+    layout: Annotated[str, typer.Option(metavar="NHD|HND", help="Order of a block's dimensions.")] = "NHD",
+    prefill_tokens: Annotated[int | None, typer.Option(min=0, help=(
+        "Last new tokens of a sequence that go through the prefill kernel; by default 256, or 16 in the interpreter."
+    ))] = None,
+    corrupt: Annotated[str | None, typer.Option(metavar="SEQ:BLOCK", help=(
+        "Then exchange this table entry with another sequence's, and show whose outputs change."))] = None,
+    seed: Annotated[int, typer.Option(help="Of queries, keys and values.")] = 0,
+    device: Annotated[str, typer.Option(metavar="auto|cuda|cpu", help="cpu is Triton's interpreter.")] = "auto",
+    json: Annotated[bool, typer.Option("--json", help="Write one JSON object and nothing else.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the result.")] = False,
+) -> None:
+    """Carry simulated block tables through real paged attention and check every output row."""
+    device = _choose_device(device)
+    entry = _place_and_entry(corrupt)
+    tables = _tables(source, case, tuple(overrides), when, steps)
+    model = _model(tables[0].origin.get("model"), heads, head_dim, layers, dtype, kv_cache_dtype, layout)
+    count = sequences or (tables[0].num_seqs if device == "cuda" else _CPU_SEQUENCES)
+    if prefill_tokens is None:
+        prefill_tokens = _GPU_PREFILL_TOKENS if device == "cuda" else _CPU_PREFILL_TOKENS
+    chosen, places = _choose(tables, count, entry)
+    if not quiet and not json:
+        print("\n".join(headlines(tables, chosen, places, model, device)) + "\n", flush=True)
+    outcome = _run(chosen, places, model, device, prefill_tokens, entry, seed, quiet=quiet)
+    show(outcome, json=json)
+    raise typer.Exit(0 if outcome.passed and outcome.corruption is None else 1)
+
+
+def _choose_device(wanted: str) -> str:
+    """``cuda`` or ``cpu``; triton must be told of its interpreter before it is imported."""
+    if wanted not in ("auto", "cuda", "cpu"):
+        raise InputError(f"--device must be auto, cuda or cpu, got {wanted!r}")
+    try:
+        import torch
+
+        device = "cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu"
+        if device == "cpu":
+            os.environ["TRITON_INTERPRET"] = "1"
+        import triton  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra(f"kernel needs torch and triton ({error}): pip install 'pagesim[kernel]'") from None
+    if wanted == "cuda" and device == "cpu":
+        raise MissingExtra("--device cuda needs a CUDA GPU and finds none; --device cpu runs Triton's interpreter")
+    return device
+
+
+def _place_and_entry(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    place, _, entry = text.partition(":")
+    if not (place.isdigit() and entry.isdigit()):
+        raise InputError("--corrupt must be a sequence's place and a table entry, both from 0, such as 3:7; "
+                         f"got {text!r}")
+    return int(place), int(entry)
+
+
+def _tables(source: Path, case: str | None, overrides: tuple[str, ...], when: str, steps: int) -> "list[BlockTables]":
+    """Tables of consecutive steps; of a snapshot, one."""
+    from pagesim.core.blocktables import load
+
+    if source.suffix == ".npz":
+        if steps > 1 or case is not None or overrides:
+            raise InputError(f"{source} is a snapshot of one step; --steps, --case and --set need the config or run")
+        found = [load(source)]
+    else:
+        from pagesim.experiment.snapshots import consecutive, moment
+
+        found = list(consecutive(_case(source, case, overrides), moment(when), steps))
+    if not any(tables.num_seqs for tables in found):
+        raise InputError(f"{source}: no sequence runs at that moment; choose another with --snapshot")
+    return found
+
+
+def _case(source: Path, name: str | None, overrides: tuple[str, ...]) -> "Case":
+    """The case of a config, or of a run folder, whose resolved config gives the same run again."""
+    from pagesim.allocators.spec import Paged
+    from pagesim.config import load
+
+    configs = [source]
+    if source.is_dir():
+        configs = sorted(source.glob("cases/*/config.yaml")) or [source / "config.yaml"]
+    cases = [case for config in configs for case in load(config, overrides).cases]
+    if name is None:
+        paged = [case for case in cases if isinstance(case.allocator, Paged)]
+        fitting = cases if len(cases) == 1 else paged
+    else:
+        fitting = [case for case in cases if case.name == name]
+    if len(fitting) != 1:
+        raise InputError(f"{source}: choose one case with --case: {', '.join(repr(case.name) for case in cases)}")
+    return fitting[0]
+
+
+def _model(known: dict | None, heads: str | None, head_dim: int | None, layers: int, dtype: str, kv_cache_dtype: str,
+           layout: str) -> "Model":
+    import torch
+
+    from pagesim.kernels.contents import Model
+    from pagesim.kernels.pool import LAYOUTS
+
+    for option, value, allowed in (("--dtype", dtype, _DTYPES), ("--kv-cache-dtype", kv_cache_dtype, ("auto", "fp8")),
+                                   ("--layout", layout, LAYOUTS)):
+        if value not in allowed:
+            raise InputError(f"{option} must be one of {', '.join(allowed)}, got {value!r}")
+    shape = known or _UNKNOWN_MODEL
+    q, kv = shape["num_q_heads"], shape["num_kv_heads"]
+    if heads is not None:
+        q, _, kv = heads.partition("/")
+        if not (q.isdigit() and kv.isdigit() and int(kv) > 0 and int(q) > 0 and int(q) % int(kv) == 0):
+            raise InputError(f"--heads must be query heads and KV heads that divide them, such as 32/8, got {heads!r}")
+    torch_dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[dtype]
+    cache_dtype = torch_dtype if kv_cache_dtype == "auto" else torch.float8_e4m3fn
+    return Model(int(q), int(kv), head_dim or shape["head_dim"], layers, torch_dtype, cache_dtype, layout)
+
+
+def _choose(tables: "list[BlockTables]", count: int,
+            entry: tuple[int, int] | None) -> "tuple[list[BlockTables], list[int]]":
+    """Up to ``count`` sequences of each step, in the smallest pool that holds them, and their places in the first step.
+
+    Of one step they are evenly spread over the running order, with the one to corrupt and a neighbour among them; of
+    several they are the first of each.
+    """
+    import numpy as np
+
+    from pagesim.core.blocktables import renumbered
+
+    if all(step.num_seqs <= count for step in tables):
+        return tables, list(range(tables[0].num_seqs))
+    if len(tables) > 1:
+        places = [np.arange(min(count, step.num_seqs)) for step in tables]
+    else:
+        total = tables[0].num_seqs
+        spread = np.linspace(0, total - 1, count).round().astype(int)
+        if entry is not None and entry[0] < total:
+            spread = np.concatenate([spread, [entry[0], (entry[0] + 1) % total]])
+        places = [np.unique(spread)]
+    return renumbered([step.select(own) for step, own in zip(tables, places, strict=True)]), places[0].tolist()
+
+
+def _run(tables: "list[BlockTables]", places: list[int], model: "Model", device: str, prefill_tokens: int,
+         entry: tuple[int, int] | None, seed: int, *, quiet: bool) -> Outcome:
+    from pagesim.kernels.replay import Replay
+
+    replay = Replay(tables, model, device, prefill_tokens=prefill_tokens, seed=seed)
+    rows = []
+    for number, step in enumerate(tables):
+        rows += replay.step(step)
+        if not quiet and len(tables) > 1:
+            print(f"step {number + 1} of {len(tables)}: {step.num_seqs} sequences, "
+                  f"{'right' if all(row.verdict.passed for row in rows[-2 * model.layers:]) else 'WRONG'}",
+                  file=sys.stderr)
+    speed = None
+    if device == "cuda" and all(row.verdict.passed for row in rows):  # no time for what is wrong
+        from pagesim.kernels.trial import time_decode
+
+        speed = time_decode(replay)
+    return Outcome(rows, speed, None if entry is None else _corruption(replay, tables[-1], places, entry))
+
+
+def _corruption(replay: "Replay", tables: "BlockTables", places: list[int], entry: tuple[int, int]) -> "Corruption":
+    from dataclasses import replace
+
+    from pagesim.kernels.trial import corrupt
+
+    if entry[0] not in places:
+        raise InputError(f"there is no sequence {entry[0]} to corrupt; they are 0 to {max(places)}")
+    found = corrupt(replay, tables, places.index(entry[0]), entry[1])
+    other = None if found.other_place is None else places[found.other_place]
+    return replace(found, place=entry[0], other_place=other, changed=[places[i] for i in found.changed],
+                   unchanged=[places[i] for i in found.unchanged])

@@ -1,0 +1,110 @@
+"""Two more things that a replayed step can show: what one wrong table entry does, and how fast the decode is."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from pagesim.core.blocktables import BlockTables
+from pagesim.core.units import ceil_div
+from pagesim.errors import InputError
+from pagesim.kernels.dispatch import paged_decode, plan_decode
+from pagesim.kernels.replay import Replay
+from pagesim.kernels.timing import Times, read_ceiling, time_graph
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """Two entries exchanged on the GPU: whose outputs changed and whose did not.
+
+    Attributes:
+        place, entry, block: the entry that was asked for, and the block that it named.
+        other_place, other_entry, other_block: what it was exchanged with; place and entry are None for a free block.
+        changed, unchanged: places of sequences.
+    """
+
+    place: int
+    entry: int
+    block: int
+    other_place: int | None
+    other_entry: int | None
+    other_block: int
+    changed: list[int]
+    unchanged: list[int]
+
+
+def corrupt(replay: Replay, tables: BlockTables, place: int, entry: int) -> Corruption:
+    """Exchange an entry with one of the next sequence, or with a free block, and decode again.
+
+    Attention does not know the order of its tokens, so an exchange within one sequence would not show.
+
+    Raises:
+        InputError: no such entry, or no other block to exchange it with.
+    """
+    used = ceil_div(tables.lengths, tables.block_size)
+    if not 0 <= place < tables.num_seqs:
+        raise InputError(f"there is no sequence {place} to corrupt; they are 0 to {tables.num_seqs - 1}")
+    if not 0 <= entry < used[place]:
+        raise InputError(f"there is no entry {entry} to corrupt; the sequence uses entries 0 to {used[place] - 1}")
+    block = int(tables.table(place)[entry])
+    other_place, other_entry, other_block = _partner(tables, used, place, entry)
+    q = replay.queries()
+    right, _ = replay.decode(q, 0)
+    replay.overwrite(tables, place, entry, other_block)
+    if other_place is not None:
+        replay.overwrite(tables, other_place, other_entry, block)
+    wrong, _ = replay.decode(q, 0)
+    rows = replay.rows(tables)
+    differs = (right[rows] != wrong[rows]).flatten(1).any(1).tolist()
+    return Corruption(place, entry, block, other_place, other_entry, other_block,
+                      [i for i, d in enumerate(differs) if d], [i for i, d in enumerate(differs) if not d])
+
+
+def _partner(tables: BlockTables, used: np.ndarray, place: int, entry: int) -> tuple[int | None, int | None, int]:
+    for step in range(1, tables.num_seqs):
+        other = (place + step) % tables.num_seqs
+        if used[other]:
+            other_entry = min(entry, int(used[other]) - 1)
+            return other, other_entry, int(tables.table(other)[other_entry])
+    free = np.setdiff1d(np.arange(tables.num_blocks), tables.block_ids)
+    if not len(free):
+        raise InputError("there is no other sequence and no free block to exchange the entry with")
+    return None, None, int(free[0])
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Decode of one layer in graph replay, and reading as many contiguous bytes."""
+
+    times: Times
+    num_bytes: int
+    ceiling: Times
+
+    @property
+    def gb_per_s(self) -> float:
+        return self.num_bytes / self.times.median_us / 1e3
+
+    @property
+    def ceiling_share(self) -> float:
+        return self.ceiling.median_us / self.times.median_us
+
+
+def decode_bytes(replay: Replay) -> int:
+    """Bytes that decoding one layer must move: K and V of every token, queries, outputs, and table entries once."""
+    model = replay.model
+    tokens = int(replay.lengths().sum())
+    values = 2 * tokens * model.num_kv_heads * model.head_dim * model.cache_dtype.itemsize
+    queries = 2 * len(replay.lengths()) * model.num_q_heads * model.head_dim * model.dtype.itemsize
+    return values + queries + 4 * int(ceil_div(replay.lengths(), replay.block_size).sum())
+
+
+def time_decode(replay: Replay) -> Speed:
+    """Time the decode of layer 0 as it stands, on a GPU; what fits into the L2 may be found there."""
+    q = replay.queries()
+    out = torch.empty_like(q)
+    arguments = replay.arguments(0)
+    plan = plan_decode(q, arguments["k_cache"], replay.lengths(), **replay.model.options())
+    times = time_graph([lambda: paged_decode(q, **arguments, plan=plan, out=out, **replay.model.options())])
+    num_bytes = decode_bytes(replay)
+    memory = torch.empty(max(4 * num_bytes, 2**30), dtype=torch.uint8, device=q.device)
+    return Speed(times, num_bytes, read_ceiling(num_bytes, memory))

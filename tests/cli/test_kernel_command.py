@@ -1,0 +1,105 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the kernels need torch")
+pytest.importorskip("triton", reason="the kernels need triton")
+
+from tiny import write_experiment
+
+from pagesim.core.blocktables import from_rows
+
+SMALL = ("--heads", "2/1", "--head-dim", "16", "--dtype", "fp32", "--device", "cpu")
+
+
+@pytest.fixture
+def pagesim(monkeypatch):
+    """The program in a process of its own: Triton learns of its interpreter when it is imported."""
+
+    def run(*arguments):
+        return subprocess.run([sys.executable, "-c", "from pagesim.cli.main import main; main()", *map(str, arguments)],
+                              capture_output=True, text=True, timeout=300)
+
+    return run
+
+
+@pytest.fixture
+def snapshot(tmp_path):
+    path = tmp_path / "peak.npz"
+    from_rows([[5, 1], [3, 0], [2, 6], [4]], [8, 5, 7, 1], 4, 9, origin={"step": 3}).save(path)
+    return path
+
+
+def test_a_snapshot_runs_whole_and_is_right(pagesim, snapshot):
+    ended = pagesim("kernel", snapshot, *SMALL, "--layers", 2, "--json")
+    assert ended.returncode == 0, ended.stderr
+    document = json.loads(ended.stdout)
+    assert document["passed"] and document["corruption"] is None
+    assert [(row["kernel"], row["layer"], row["num_seqs"]) for row in document["rows"]] == [
+        ("decode (general)", 0, 4), ("prefill", 0, 3), ("decode (general)", 1, 4), ("prefill", 1, 3)]
+
+
+def test_a_config_is_simulated_and_a_subset_is_stated(pagesim, tmp_path):
+    ended = pagesim("kernel", write_experiment(tmp_path), *SMALL, "--sequences", 1)
+    assert ended.returncode == 0, ended.stderr
+    assert "paged 16: step" in ended.stdout and "(peak)" in ended.stdout
+    assert "taken of these: 1, evenly over the running order" in ended.stdout and "right" in ended.stdout
+
+
+def test_consecutive_steps_of_a_contiguous_run_are_replayed(pagesim, tmp_path):
+    config = write_experiment(tmp_path, allocators="[{kind: contiguous, reserve: exact}]")
+    ended = pagesim("kernel", config, *SMALL, "--snapshot", 2, "--steps", 6, "--json")
+    assert ended.returncode == 0, ended.stderr
+    assert sorted({row["step"] for row in json.loads(ended.stdout)["rows"]}) == [2, 3, 4, 5, 6, 7]
+
+
+def test_a_run_folder_gives_the_tables_of_its_config(pagesim, tmp_path):
+    config = write_experiment(tmp_path)
+    assert pagesim("simulate", config, "-o", tmp_path / "run", "-q").returncode == 0
+    ended = pagesim("kernel", tmp_path / "run", *SMALL, "--case", "paged 16", "--sequences", 1)
+    assert ended.returncode == 0, ended.stderr
+    assert "paged 16: step" in ended.stdout
+
+
+def test_a_corrupted_entry_ends_in_1_and_names_who_changed(pagesim, snapshot):
+    ended = pagesim("kernel", snapshot, *SMALL, "--corrupt", "1:0")
+    assert ended.returncode == 1
+    assert "entry 0 of sequence 1 (block 3) exchanged with block 2 of sequence 2 entry 0" in ended.stdout
+    assert "changed: outputs of sequences 1, 2\n" in ended.stdout
+    assert "unchanged to the last bit: the outputs of 2 others" in ended.stdout
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("--heads", "3/2"), "--heads must be query heads and KV heads that divide them, such as 32/8, got '3/2'"),
+    (("--dtype", "int8"), "--dtype must be one of bf16, fp16, fp32, got 'int8'"),
+    (("--corrupt", "one"), "--corrupt must be a sequence's place and a table entry"),
+    (("--corrupt", "0:9", "--heads", "2/1", "--head-dim", "16"),
+     "there is no entry 9 to corrupt; the sequence uses entries 0 to 1"),
+    (("--steps", "2"), "is a snapshot of one step"),
+    (("--device", "tpu"), "--device must be auto, cuda or cpu, got 'tpu'"),
+])
+def test_what_cannot_be_is_refused_with_2(pagesim, snapshot, arguments, message):
+    ended = pagesim("kernel", snapshot, *arguments, *(() if "--device" in arguments else ("--device", "cpu")))
+    assert ended.returncode == 2 and message in ended.stderr and "Traceback" not in ended.stderr
+
+
+def test_a_config_of_several_cases_asks_which(pagesim, tmp_path):
+    config = write_experiment(tmp_path, allocators="[{kind: paged, block_size: 8}, {kind: paged, block_size: 16}]")
+    ended = pagesim("kernel", config, *SMALL)
+    assert ended.returncode == 2 and "choose one case with --case: 'paged 8', 'paged 16'" in ended.stderr
+
+
+def test_a_gpu_that_is_not_there_ends_in_3(pagesim, snapshot):
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    ended = pagesim("kernel", snapshot, "--device", "cuda")
+    assert ended.returncode == 3 and "needs a CUDA GPU and finds none; --device cpu runs" in ended.stderr
+
+
+def test_without_torch_it_says_which_extra_to_install(snapshot):
+    code = "import sys; sys.modules['torch'] = None; from pagesim.cli.main import main; main()"
+    ended = subprocess.run([sys.executable, "-c", code, "kernel", str(snapshot)], capture_output=True, text=True,
+                           timeout=300)
+    assert ended.returncode == 3 and "pip install 'pagesim[kernel]'" in ended.stderr and "Traceback" not in ended.stderr
