@@ -41,14 +41,17 @@ def attend(q, k_ptr, v_ptr, table_ptr, position, first, open_first, open_end, en
         block, maximum, total, out = _masked_tiles(
             q, k_ptr, v_ptr, table_ptr, position, first, open_first, end, block, maximum, total, out, scale,
             block_stride, token_stride, k_dims, v_dims, K_DIM, V_DIM, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, INTERPRET)
+    in_block = ((open_first + tokens) % BLOCK_SIZE).to(tl.int64) * token_stride
     for start in tl.range(open_first, open_end, TILE):
         token = start + tokens
-        offset = block.to(tl.int64) * block_stride + (token % BLOCK_SIZE) * token_stride
+        if TILE % BLOCK_SIZE != 0:  # else every tile starts at the same place in a block
+            in_block = (token % BLOCK_SIZE).to(tl.int64) * token_stride
+        offset = block.to(tl.int64) * block_stride + in_block
         block = tl.load(table_ptr + (token + TILE) // BLOCK_SIZE, mask=token + TILE < end, other=0)
         k = tl.load(k_ptr + offset[:, None] + k_dims[None, :], mask=(k_dims < K_DIM)[None, :], other=0.0)
         v = tl.load(v_ptr + offset[:, None] + v_dims[None, :], mask=(v_dims < V_DIM)[None, :], other=0.0)
         scores = _scores(q, k, scale, SOFTCAP, INTERPRET)
-        maximum, total, out = _accumulate(scores, factor, v, q, maximum, total, out, INTERPRET)
+        maximum, total, out = _accumulate(scores, factor, v, q, maximum, total, out, False, INTERPRET)
     block, maximum, total, out = _masked_tiles(
         q, k_ptr, v_ptr, table_ptr, position, open_end, end, end, block, maximum, total, out, scale, block_stride,
         token_stride, k_dims, v_dims, K_DIM, V_DIM, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, INTERPRET)
@@ -78,7 +81,7 @@ def _masked_tiles(q, k_ptr, v_ptr, table_ptr, position, first, last, end, block,
         if WINDOW >= 0:
             seen = seen & (token[None, :] >= position[:, None] - WINDOW)
         scores = tl.where(seen, scores, float("-inf"))
-        maximum, total, out = _accumulate(scores, factor, v, q, maximum, total, out, INTERPRET)
+        maximum, total, out = _accumulate(scores, factor, v, q, maximum, total, out, True, INTERPRET)
     return block, maximum, total, out
 
 
@@ -126,10 +129,12 @@ def tanh(x):
 
 
 @triton.jit
-def _accumulate(scores, factor, v, q, maximum, total, out, INTERPRET: tl.constexpr):
-    """One tile into the running softmax; a row whose scores are all -inf is left as it is."""
+def _accumulate(scores, factor, v, q, maximum, total, out, MASKED: tl.constexpr, INTERPRET: tl.constexpr):
+    """One tile into the running softmax; with MASKED, a row whose scores are all -inf is left as it is."""
     new = tl.maximum(maximum, tl.max(scores, 1) * factor)
-    base = tl.where(new == float("-inf"), 0.0, new)
+    base = new
+    if MASKED:
+        base = tl.where(new == float("-inf"), 0.0, new)
     weights = tl.exp2(scores * factor - base[:, None])
     keep = tl.exp2(maximum - base)
     total = total * keep + tl.sum(weights, 1)

@@ -61,7 +61,7 @@ def _limits(padded_head_dim: int, dtype: torch.dtype) -> tuple[int, int, int]:
     """Most rows, tokens of a tile and pipeline stages that registers and shared memory have room for."""
     if dtype == torch.float32:
         return 32, 32, 3
-    return (128, 64, 4) if padded_head_dim <= 128 else (64, 32, 4)
+    return (128, 64, 3) if padded_head_dim <= 128 else (64, 32, 4)
 
 
 @triton.jit(do_not_specialize=["num_seqs", "row_tiles", "table_stride"])
