@@ -56,7 +56,7 @@ def kernel(
     """Carry simulated block tables through real paged attention and check every output row."""
     device = _choose_device(device)
     entry = _place_and_entry(corrupt)
-    tables = _tables(source, case, tuple(overrides), when, steps)
+    tables = _tables(source, case, tuple(overrides), when, steps, quiet=quiet)
     model = _model(tables[0].origin.get("model"), heads, head_dim, layers, dtype, kv_cache_dtype, layout)
     count = sequences or (tables[0].num_seqs if device == "cuda" else _CPU_SEQUENCES)
     if prefill_tokens is None:
@@ -97,7 +97,8 @@ def _place_and_entry(text: str | None) -> tuple[int, int] | None:
     return int(place), int(entry)
 
 
-def _tables(source: Path, case: str | None, overrides: tuple[str, ...], when: str, steps: int) -> "list[BlockTables]":
+def _tables(source: Path, case: str | None, overrides: tuple[str, ...], when: str, steps: int, *,
+            quiet: bool) -> "list[BlockTables]":
     """Tables of consecutive steps; of a snapshot, one."""
     from pagesim.core.blocktables import load
 
@@ -106,9 +107,12 @@ def _tables(source: Path, case: str | None, overrides: tuple[str, ...], when: st
             raise InputError(f"{source} is a snapshot of one step; --steps, --case and --set need the config or run")
         found = [load(source)]
     else:
+        from pagesim.cli.first_use import compile_first
         from pagesim.experiment.snapshots import consecutive, moment
 
-        found = list(consecutive(_case(source, case, overrides), moment(when), steps))
+        chosen = _case(source, case, overrides)
+        compile_first([chosen.allocator], quiet=quiet)
+        found = list(consecutive(chosen, moment(when), steps))
     if not any(tables.num_seqs for tables in found):
         raise InputError(f"{source}: no sequence runs at that moment; choose another with --snapshot")
     return found

@@ -35,6 +35,16 @@ def simulate(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write the run folder here.")
     ] = None,
+    snapshot: Annotated[
+        list[str],
+        typer.Option(
+            metavar="MOMENT",
+            help=(
+                "Write the block tables of a moment into the run folder, for kernel and bench-kernel: peak, end, "
+                "a step's number, or a time such as 12.5s; may be repeated."
+            ),
+        ),
+    ] = [],
     format: Annotated[Format, typer.Option(help="What is written to stdout.")] = Format.table,
     json: Annotated[
         bool, typer.Option("--json", help="Write one JSON object and nothing else: --format json.")
@@ -50,6 +60,7 @@ def simulate(
 ) -> None:
     """Replay a trace through the allocators of an experiment and account for every slot of KV memory."""
     from pagesim.config import load
+    from pagesim.experiment.snapshots import moment, write_snapshots
 
     experiment = load(config, tuple(overrides))
     if dry_run:
@@ -58,7 +69,19 @@ def simulate(
         return
     if json and format not in (Format.table, Format.json):
         raise InputError(f"--json and --format {format.value} ask for two forms at once; give one of them")
-    raise typer.Exit(_run(experiment, Format.json if json else format, output, jobs, quiet=quiet, resume=resume))
+    if snapshot and output is None:
+        raise InputError("--snapshot needs the run folder that it is written to: give it with -o DIR")
+    moments = [moment(text) for text in snapshot]
+    code = _run(experiment, Format.json if json else format, output, jobs, quiet=quiet, resume=resume)
+    if moments and code == 0:
+        for path in write_snapshots(experiment.cases, moments, output):
+            _note(f"written to {path}", quiet=quiet)
+    raise typer.Exit(code)
+
+
+def _note(text: str, *, quiet: bool) -> None:
+    if not quiet:
+        print(text, file=sys.stderr)
 
 
 def _run(

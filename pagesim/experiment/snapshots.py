@@ -8,12 +8,14 @@ scheduling, before finished sequences give back their memory.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pagesim.core.blocktables import BlockTables
 from pagesim.engine.run import Run
 from pagesim.errors import InputError
-from pagesim.experiment.case import read_requests
+from pagesim.experiment.case import start
+from pagesim.report.folder import case_folder
 
 if TYPE_CHECKING:
     from pagesim.config import Case
@@ -63,6 +65,18 @@ def consecutive(case: "Case", when: Moment, num_steps: int) -> Iterator[BlockTab
             return
 
 
+def write_snapshots(cases: "tuple[Case, ...]", moments: list[Moment], folder: Path) -> list[Path]:
+    """Write ``snapshot-<moment>.npz`` of every case into its part of the run folder."""
+    written = []
+    for case in cases:
+        own = case_folder(folder, case.name, len(cases))
+        own.mkdir(parents=True, exist_ok=True)
+        for when in moments:
+            written.append(own / f"snapshot-{when.name}.npz")
+            snapshot(case, when).save(written[-1])
+    return written
+
+
 def kernel_shape(case: "Case") -> dict | None:
     """Heads, head_dim and layers of one shard of the case's model; None where no model is named, or for MLA."""
     if case.model is None:
@@ -79,7 +93,7 @@ def kernel_shape(case: "Case") -> dict | None:
 
 def _run_to(case: "Case", when: Moment) -> Run:
     """A run whose last step is the moment's."""
-    run = _start(case)
+    run = start(case)
     if when.time_s is not None:
         while run.progress().time_s <= when.time_s and run.advance(1):
             pass
@@ -90,14 +104,9 @@ def _run_to(case: "Case", when: Moment) -> Run:
     if step is None:  # known only when a first run is over, and then its memory has been given back
         run.advance()
         step = run.result().peaks.step if when.name == "peak" else run.progress().steps - 1
-        run = _start(case)
+        run = start(case)
     if step >= 0:
         run.advance(step + 1)
     if not 0 <= step < run.progress().steps:
         raise InputError(f"{case.name} has {run.progress().steps} steps, numbered from 0; there is no step {when.name}")
     return run
-
-
-def _start(case: "Case") -> Run:
-    return Run(read_requests(case.trace), case.allocator, case.capacity.slots, case.max_model_len, case.scheduling,
-               case.durations, closed_users=case.trace.users, until_s=case.trace.until_s, warmup_s=case.trace.warmup_s)

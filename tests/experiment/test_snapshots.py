@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from pagesim.config import load
+from pagesim.core.blocktables import load as load_tables
 from pagesim.errors import InputError
-from pagesim.experiment.snapshots import consecutive, kernel_shape, moment, snapshot
+from pagesim.experiment.snapshots import consecutive, kernel_shape, moment, snapshot, write_snapshots
 from tiny import write_experiment
 
 
@@ -68,3 +69,12 @@ def test_the_shape_is_one_shard_of_the_models(tmp_path):
 
 def test_without_a_model_there_is_no_shape(paged):
     assert snapshot(paged, moment("peak")).origin["model"] is None
+
+
+def test_snapshots_are_written_into_each_cases_part_of_the_run_folder(tmp_path):
+    cases = load(write_experiment(tmp_path)).cases
+    paths = write_snapshots(cases, [moment("peak"), moment("3")], tmp_path / "run")
+    assert [path.name for path in paths] == ["snapshot-peak.npz", "snapshot-3.npz"] * 2
+    assert len({path.parent for path in paths}) == 2
+    tables = load_tables(paths[2])
+    assert tables.block_size == 16 and tables.origin == snapshot(cases[1], moment("peak")).origin
