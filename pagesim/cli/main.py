@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from pagesim import __version__
-from pagesim.cli import config, trace
+from pagesim.cli import config, explain, trace
 from pagesim.cli.bench_kernel import bench_kernel
 from pagesim.cli.compare import compare
 from pagesim.cli.kernel import kernel
@@ -24,6 +24,7 @@ app.command()(bench_kernel)
 app.add_typer(trace.app)
 app.command()(size)
 app.add_typer(config.app)
+app.add_typer(explain.app)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,38 @@
+"""Small runs of the real engine for the lessons: one step a second, and memory drawn as a line of letters."""
+
+import numpy as np
+
+from pagesim.allocators.spec import Contiguous, Paged
+from pagesim.engine.ownership import NOBODY
+from pagesim.engine.rules import Linear, Scheduling
+from pagesim.engine.run import Run
+from pagesim.trace import Trace
+
+BAR_COLUMNS = 72
+
+
+def region(slots: int, steps: int, arrival_s: float = 0.0) -> tuple[float, int, int]:
+    """Arrival, prompt and output tokens of a request that stores exactly ``slots`` tokens and runs for ``steps`` steps."""
+    return arrival_s, slots - steps + 1, steps
+
+
+def run_of(rows: list[tuple[float, int, int]], allocator: Contiguous | Paged, capacity_slots: int) -> Run:
+    """A run of these requests (arrival in seconds, prompt tokens, output tokens), before its first step."""
+    arrival, prompt, output = zip(*rows)
+    trace = Trace(np.array(arrival, np.float64), np.array(prompt, np.int32), np.array(output, np.int32))
+    return Run(trace, allocator, capacity_slots, capacity_slots, Scheduling(max_num_batched_tokens=2 * capacity_slots),
+               Linear(step_s=1.0))
+
+
+def bar(owners: np.ndarray, letters: str) -> str:
+    """Memory in order of address, each column an equal share of it: the letter of its owner, a dot where it is free."""
+    columns = min(BAR_COLUMNS, len(owners))
+    middle = (np.arange(columns) * 2 + 1) * len(owners) // (2 * columns)
+    return "".join("." if owner == NOBODY else letters[owner] for owner in owners[middle])
+
+
+def free_runs(owners: np.ndarray) -> list[int]:
+    """Lengths of the free runs, in units, in order of address."""
+    free = np.concatenate([[False], owners == NOBODY, [False]])
+    edges = np.flatnonzero(np.diff(free))
+    return (edges[1::2] - edges[::2]).tolist()
