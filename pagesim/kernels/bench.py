@@ -23,6 +23,8 @@ from pagesim.kernels.workloads import Workload, make_tables, num_blocks_for
 POOL_ELEMENTS = 2304 * 1024 * 1024  # of K, and of V: past 2³¹, so that offsets need 64 bits
 MAX_COPIES = 256
 COLD_FACTOR = 4  # the tables measured in turn cover this many times the L2
+OWN = ("ours", "general")
+PEER_FACTOR = 2  # a peer is timed if its worst row is within twice our bound: its choices of rounding are its own
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -140,15 +142,16 @@ class Bench:
         batch.out.fill_(float("nan"))
         calls[0]()
         verdict = compare(batch.out, self.expected(case, batch))
+        passed = verdict.passed if case.kernel in OWN else verdict.worst <= PEER_FACTOR * verdict.bounds.worst
         w = case.workload
         ceiling = self.ceiling(w.kv_bytes).median_us
-        graph = time_graph(calls, repeats) if verdict.passed else None
-        eager_us = time_eager(calls).median_us if verdict.passed and eager else None
+        graph = time_graph(calls, repeats) if passed else None
+        eager_us = time_eager(calls).median_us if passed and eager else None
         return Row(
             case.key, w.name, case.kernel, case.tables, case.block_size, case.layout, case.dtype, len(w.lengths), int(w.lengths.sum()), w.q_len,
             w.num_q_heads, w.num_kv_heads, w.head_dim, w.kv_bytes, len(calls), graph and graph.median_us, graph and graph.p20_us,
             graph and graph.p80_us, eager_us, graph and w.kv_bytes / graph.median_us / 1e3, ceiling, graph and ceiling / graph.median_us,
-            self.copy_gb_per_s, verdict.mean, verdict.worst, verdict.passed, self.environment)
+            self.copy_gb_per_s, verdict.mean, verdict.worst, passed, self.environment)
 
 
 def make_cases(workloads: Iterable[Workload], kernels: Iterable[str], tables: Iterable[str], block_sizes: Iterable[int],

@@ -169,8 +169,11 @@ def flashinfer_batch(batch: Batch) -> list[Call]:
     for table in batch.tables:
         wrapper = package.BatchAttention(kv_layout=batch.layout)
         offsets, ids, _ = _csr(batch, table)
-        wrapper.plan(starts, offsets, ids, batch.lengths, w.num_q_heads, w.num_kv_heads, w.head_dim, w.head_dim, batch.block_size,
-                     causal=True, q_data_type=batch.q.dtype, kv_data_type=batch.k_cache.dtype)
+        try:
+            wrapper.plan(starts, offsets, ids, batch.lengths, w.num_q_heads, w.num_kv_heads, w.head_dim, w.head_dim,
+                         batch.block_size, causal=True, q_data_type=batch.q.dtype, kv_data_type=batch.k_cache.dtype)
+        except RuntimeError as error:  # its workspace is of a fixed size
+            raise NotHere(f"flashinfer: {error}") from None
         calls.append(lambda wrapper=wrapper: wrapper.run(q, (batch.k_cache, batch.v_cache), out=out, lse=lse))
     return calls
 

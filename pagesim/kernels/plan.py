@@ -7,7 +7,7 @@ Two ways to cut, and one rule between them:
 
 * **runs**: rows are laid end to end and cut into runs of equal cost, one for each CTA.  Perfect balance, nearly one cut
   for each CTA.
-* **packs**: whole rows are packed into bins that may exceed the mean by 5 %; few cuts.  Memory, not an SM, is the
+* **packs**: whole rows are spread over bins that may exceed the mean by 10 %; few cuts.  Memory, not an SM, is the
   bottleneck, so nearly equal is enough, while each cut costs a merge.
 
 Packs are taken where they need at most 0.8 times the parts of the runs; where cuts stay many, balance wins.
@@ -31,8 +31,8 @@ MIN_TILES = 2  # a batch is spread over fewer CTAs rather than cut into parts be
 _PART_COST_TILES = 1.5  # what starting and ending a part costs, in tiles
 _SNAP_TILES = 1.0  # a cut this close to a row's end moves to it
 _PACK_COST_TILES = 1.0
-_PACK_SLACK = 0.05
-_PACK_MIN_TILES = 8  # mean tiles of a CTA from which packing is tried: below it 5 % is less than a tile
+_PACK_SLACK = 0.1
+_PACK_MIN_TILES = 8  # mean tiles of a CTA from which packing is tried: below it the slack is less than a tile
 _PACK_MAX_PARTS = 0.8
 
 
@@ -146,46 +146,35 @@ def _runs(tiles, num_ctas):
 
 @njit(cache=True)
 def _packs(tiles, num_ctas):
-    """Best-fit of rows, largest first, into bins 5 % above the mean: parts (row, first tile, tiles, CTA) by CTA.
+    """Rows, largest first, each into the emptiest bin: parts (row, first tile, tiles, CTA) in the order of CTAs.
 
-    Rows larger than a bin are cut into equal parts first; what fits nowhere fills the emptiest bin and queues again.
+    Rows larger than a bin are cut into equal parts first; what does not fit fills its bin and the rest queues again.
     In a bin the parts of cut rows come first, so that their merges overlap with streaming.
     """
     size = max((tiles.sum() + _PACK_COST_TILES * tiles.size) / num_ctas * (1 + _PACK_SLACK), 1 + _PACK_COST_TILES)
-    queue = _cut_large_rows(tiles, size, num_ctas)
+    queue = _cut_large_rows(tiles, size)
     space = np.full(num_ctas, size)
-    done = np.empty((2 * len(queue) + 2 * num_ctas, 4), np.int64)
+    parts = np.empty((2 * len(queue) + 2 * num_ctas, 4), np.int64)
     per_row = np.zeros(tiles.size, np.int64)
     n = 0
     at = 0
-    while at < len(queue):
+    while at < len(queue) and n < len(parts):
         row, first, count = queue[at]
-        best = -1
-        emptiest = 0
-        for cta in range(num_ctas):
-            if space[cta] >= count + _PACK_COST_TILES and (best < 0 or space[cta] < space[best]):
-                best = cta
-            if space[cta] > space[emptiest]:
-                emptiest = cta
-        take = count
-        if best < 0:
-            best = emptiest
-            take = min(count, max(1, int(space[best] - _PACK_COST_TILES)))
-        done[n] = (row, first, take, best)
+        cta = np.argmax(space)
+        take = min(count, max(1, int(space[cta] - _PACK_COST_TILES)))
+        parts[n] = (row, first, take, cta)
         n += 1
         per_row[row] += 1
-        space[best] -= take + _PACK_COST_TILES
+        space[cta] -= take + _PACK_COST_TILES
         if take < count:
             _requeue(queue, at, row, first + take, count - take)
         else:
             at += 1
-        if n == len(done):
-            break
-    return _by_cta(done[:n], per_row) if at == len(queue) else done  # too many parts: the rule refuses them
+    return _by_cta(parts[:n], per_row) if at == len(queue) else parts  # too many parts: the rule refuses them
 
 
 @njit(cache=True)
-def _cut_large_rows(tiles, size, num_ctas):
+def _cut_large_rows(tiles, size):
     """(row, first tile, tiles) of every row, or of its equal parts where it exceeds a bin; largest first."""
     counts = np.ones(tiles.size, np.int64)
     for row in range(tiles.size):

@@ -11,7 +11,8 @@ import triton.language as tl
 
 GRAPH_CALLS = 60  # launches in a captured graph: event resolution and the graph's own start disappear in them
 FLUSH_BYTES = 512 * 2**20
-READ_SHAPES = ((2048, 4, 4), (4096, 4, 8), (2048, 8, 4), (4096, 8, 8), (8192, 4, 8))  # elements, loads of a program, warps
+# Elements and loads of a program, warps: a load of 16 bytes a thread, or two.
+READ_SHAPES = ((512, 4, 4), (1024, 4, 8), (2048, 4, 16), (2048, 4, 4), (4096, 4, 8), (4096, 8, 8), (8192, 4, 8))
 
 
 @dataclass(frozen=True)

@@ -64,10 +64,13 @@ def builtin() -> dict[str, Workload]:
         Workload("b1x128", _uniform(1, 128)),
         Workload("b1x4k", _uniform(1, 4096)),
         Workload("b8x512", _uniform(8, 512)),
+        Workload("b4x1k", _uniform(4, 1024)),
+        Workload("b4x4k", _uniform(4, 4096)),
+        Workload("b16x1k", _uniform(16, 1024)),
         Workload("W1q4", _uniform(64, 4096), q_len=4),
     ]
     shapes = [(128, 1024, 1.0), (128, 1024, 1.0), (128, 1024, 1.5), (64, 2048, 1.0), (256, 512, 1.0)]
-    workloads += [Workload(f"R{i + 1}", ragged(*shape, seed=100 + i)) for i, shape in enumerate(shapes)]
+    workloads += [Workload(f"R{i + 1}", ragged(*shape, seed=200 + i)) for i, shape in enumerate(shapes)]
     return {w.name: w for w in workloads}
 
 
