@@ -1,14 +1,15 @@
 """Who owned which units of memory, step by step, seen by running a finished run again.
 
 A run is determined by its arguments, so nothing has to be kept of every step for the sake of the few that are looked at.
+A step costs what changes in it, not what is owned: pools of a million units are recorded as fast as small ones.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from pagesim.engine.run import Run
+from pagesim.engine.run import Holdings, Run
 
 NOBODY = -1
 
@@ -22,7 +23,8 @@ class Ownership:
         first_step, last_step: the recorded steps, both included; ``last_step < first_step`` where the run has no step.
         start_s: start of each recorded step, float64, shape (num_steps,).
         changes: int64, shape (num_changes, 4): step, first unit, number of units, new owner (index of the request, or
-            ``NOBODY``); in order of step and address.  Before the first recorded step all is free.
+            ``NOBODY``); in order of step, and within a step first what is given back, then what is taken, each in order
+            of address.  Before the first recorded step all is free.
     """
 
     unit_slots: int
@@ -53,22 +55,51 @@ def ownership(make_run: Callable[[], Run], finished: Run, most_steps: int) -> Ow
     run = make_run()
     if first > 0:
         run.advance(first)
-    unit_slots, num_units = run.units()
-    starts, changes, before = [], [], np.full(num_units, NOBODY, np.int64)
+    before = run.holdings().nothing()
+    tables = None if before.table is None else np.empty_like(before.table)
+    starts, changes = [], [np.zeros((0, 4), np.int64)]
     while len(starts) < most_steps and run.advance(1):
-        now = run.owners()
-        changes += [(first + len(starts), *change) for change in _changes(before, now)]
+        now = run.holdings()
+        gone, came = _regions(before, now) if tables is None else _blocks(before, now, tables)
+        rows = np.concatenate([_runs(gone), _runs(came)])
+        changes.append(np.insert(rows, 0, first + len(starts), axis=1))
         starts.append(run.step_start_s())
         before = now
-    return Ownership(unit_slots, num_units, first, first + len(starts) - 1, np.array(starts, np.float64),
-                     np.array(changes, np.int64).reshape(-1, 4))
+    return Ownership(*run.units(), first, first + len(starts) - 1, np.array(starts, np.float64), np.concatenate(changes))
 
 
-def _changes(before: np.ndarray, now: np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """(first unit, number of units, new owner) of each run of units that changed hands alike."""
-    at = np.flatnonzero(before != now)
-    if len(at) == 0:
-        return
-    begins = np.flatnonzero(np.diff(at, prepend=-2) + (np.diff(now[at], prepend=-2) != 0) > 1)
-    for a, b in zip(begins, np.append(begins[1:], len(at))):
-        yield int(at[a]), int(b - a), int(now[at[a]])
+def _regions(before: Holdings, now: Holdings) -> tuple[np.ndarray, np.ndarray]:
+    """Regions given back and taken, each as rows (first unit, number of units, new owner)."""
+    other = (before.serial != now.serial) | (before.start != now.start) | (before.units != now.units)
+    gone, came = other & (before.units > 0), other & (now.units > 0)
+    return (np.stack([before.start[gone], before.units[gone], np.full(gone.sum(), NOBODY)], axis=1),
+            np.stack([now.start[came], now.units[came], now.request[came]], axis=1))
+
+
+def _blocks(before: Holdings, now: Holdings, tables: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same of blocks; ``tables`` holds the tables of ``before`` and takes what was added to them.
+
+    A sequence only adds to its table; another ``serial`` in its row is another sequence, or the same admitted again.
+    """
+    kept = np.where((before.serial == now.serial) & (now.units > 0), before.units, 0)
+    left, grown = np.flatnonzero(before.units > kept), np.flatnonzero(now.units > kept)
+    given_back = tables[_cells(left, np.zeros(len(left), np.int64), before.units[left])]
+    at = _cells(grown, kept[grown], now.units[grown])
+    tables[at] = taken = now.table[at]
+    return (np.stack([given_back, np.ones_like(given_back), np.full(len(given_back), NOBODY)], axis=1),
+            np.stack([taken, np.ones_like(taken), now.request[at[0]]], axis=1))
+
+
+def _cells(rows: np.ndarray, begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Row and column of every cell in ``[begin, end)`` of each row."""
+    counts = end - begin
+    columns = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - begin, counts)
+    return np.repeat(rows, counts), columns
+
+
+def _runs(changes: np.ndarray) -> np.ndarray:
+    """Rows (first unit, number of units, owner) in order of address, neighbours with the same owner as one."""
+    first, count, owner = changes[np.argsort(changes[:, 0])].astype(np.int64).T
+    starts = np.flatnonzero((first[1:] != first[:-1] + count[:-1]) | (owner[1:] != owner[:-1])) + 1
+    starts = np.concatenate([np.zeros(min(1, len(first)), np.int64), starts])
+    return np.stack([first[starts], np.add.reduceat(count, starts) if len(starts) else count, owner[starts]], axis=1)

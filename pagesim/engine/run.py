@@ -26,6 +26,24 @@ class Progress(NamedTuple):
     time_s: float
 
 
+class Holdings(NamedTuple):
+    """What each row holds at an instant, arrays of shape (rows,); a row that does not run holds 0 units.
+
+    ``serial`` is new with each admission, ``start`` is the address of a region (contiguous), ``table`` the live block
+    tables, shape (rows, max blocks) (paged, else None).
+    """
+
+    serial: np.ndarray
+    request: np.ndarray
+    start: np.ndarray
+    units: np.ndarray
+    table: np.ndarray | None
+
+    def nothing(self) -> "Holdings":
+        """The same rows with nothing in them."""
+        return self._replace(units=np.zeros_like(self.units))
+
+
 class Run:
     """One simulation.
 
@@ -48,8 +66,8 @@ class Run:
                  until_s: float | None = None, warmup_s: float = 0.0) -> None:
         _check(trace, allocator, capacity_slots, max_model_len, scheduling, closed_users, until_s, warmup_s)
         self.trace, self.spec, self.capacity_slots, self.warmup_s = trace, allocator, capacity_slots, warmup_s
-        rules = s.make_rules(allocator, capacity_slots, max_model_len, scheduling, durations, closed_users is not None,
-                             until_s, warmup_s)
+        rules = s.make_rules(allocator, capacity_slots, max_model_len, scheduling, durations,
+                             closed=closed_users is not None, until_s=until_s, warmup_s=warmup_s)
         most_samples = 1 if trace.num_samples is None else int(trace.num_samples.max(initial=1))
         sequences = len(trace) if trace.num_samples is None else int(trace.num_samples.sum())
         rows = max(1, min(scheduling.max_num_seqs, sequences, capacity_slots // rules.unit_slots + most_samples))
@@ -113,6 +131,14 @@ class Run:
         if isinstance(self._allocator, pool.Pool):
             return self._allocator.block_size, self._allocator.num_blocks
         return 1, self.capacity_slots
+
+    def holdings(self) -> Holdings:
+        """What each row holds at this instant; copies, but for ``table``, which the run goes on changing."""
+        rows, paged = self._state.rows, isinstance(self._allocator, pool.Pool)
+        units = self._allocator.held if paged else self._allocator.allocated
+        return Holdings(rows.serial.copy(), rows.request.copy(),
+                        np.zeros_like(units) if paged else self._allocator.start.copy(), units.copy(),
+                        self._allocator.table if paged else None)
 
     def owners(self) -> np.ndarray:
         """Request that owns each unit at this instant, -1 for none, int64; unlike ``tables`` all that is reserved."""

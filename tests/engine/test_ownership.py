@@ -44,3 +44,18 @@ def test_neighbouring_units_that_change_alike_are_one_change():
     finished = make()
     finished.advance()
     assert ownership(make, finished, 5).changes.tolist() == [[0, 0, 5, 0], [0, 5, 3, 1]]
+
+
+@pytest.mark.parametrize("allocator", [Paged(4), Paged(4, "fifo")])
+def test_a_sample_admitted_again_into_its_siblings_row_takes_other_blocks(allocator):
+    rng = np.random.default_rng(1)
+    lengths = [rng.integers(1, 25, 40).astype(np.int32) for _ in range(2)]
+    trace = Trace(np.zeros(40), *lengths, num_samples=rng.integers(1, 4, 40).astype(np.int32))
+    make = lambda: Run(trace, allocator, 100, 64, Scheduling(6, 64), Linear(0.05))
+    finished, run = make(), make()
+    finished.advance()
+    assert finished.result().counters.preemptions > 20
+    recorded = ownership(make, finished, 10_000)
+    while run.advance(1):
+        step = run.progress().steps - 1
+        np.testing.assert_array_equal(recorded.owners_at(step), run.owners())
