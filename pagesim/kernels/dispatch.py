@@ -15,11 +15,11 @@ import torch
 from pagesim.errors import InputError
 from pagesim.kernels import decode as general
 from pagesim.kernels.pool import geometry
-from pagesim.kernels.split import MAX_ITEM_TOKENS, WAVES, Split, item_tokens, split
+from pagesim.kernels.split import Split, item_tokens, most_items, split
 
 KERNELS = ("hopper", "general")
 CPU_SMS = 8  # what the interpreter plans for, so that it meets cut sequences too
-MIN_HOPPER_TILES = 4  # tiles for each SM below which starting the ring and merging cost more than streaming saves
+MIN_HOPPER_TILES = 8  # tiles for each SM below which starting the ring and merging cost more than streaming saves
 
 
 class GeneralPlan:
@@ -36,8 +36,7 @@ class GeneralPlan:
                  capacity_tokens: int | None):
         self._shape, self._num_kv_heads, self._num_sms, self._window = q.shape, num_kv_heads, num_sms, window
         self.capacity_tokens = max(int(np.sum(lengths)), capacity_tokens or 0)
-        waves = max(WAVES * num_sms // num_kv_heads, self.capacity_tokens // MAX_ITEM_TOKENS) + 1
-        self._pad = len(lengths) + waves if capacity_tokens else 0
+        self._pad = most_items(len(lengths), self.capacity_tokens, num_kv_heads, num_sms) if capacity_tokens else 0
         self.split = self._cut(lengths, q.device)
         num_parts = self._pad or self.split.num_parts
         self.workspace = general.make_workspace(num_parts, *q.shape[1:], q.device)

@@ -1,5 +1,6 @@
 """Cutting the sequences of a batch into work items for the general decode kernel."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +11,9 @@ from pagesim.errors import InputError
 ITEM_INTS = 4  # sequence, first token, end token, part (-1: the item is the whole sequence)
 CUT_INTS = 4   # sequence, first part, end part, unused: 16 bytes, one load
 
-WAVES = 4             # items for each SM and head group that a batch is cut into, if it is long enough
+CTAS_PER_SM = 3        # that registers and shared memory leave room for
+ITEM_TOKENS = 2048     # what an item of a large batch should be near: shorter merge more, longer balance less
 MIN_ITEM_TOKENS = 256  # below this the merge costs more than the cut saves
-MAX_ITEM_TOKENS = 2048
 ALIGN_TOKENS = 64
 
 
@@ -33,9 +34,20 @@ class Split:
 
 
 def item_tokens(total_tokens: int, num_head_groups: int, num_sms: int) -> int:
-    """How long an item may be: as long as leaves ``WAVES`` items to an SM, within bounds."""
-    fair = -(-total_tokens * num_head_groups // (num_sms * WAVES))
-    return min(MAX_ITEM_TOKENS, max(MIN_ITEM_TOKENS, -(-fair // ALIGN_TOKENS) * ALIGN_TOKENS))
+    """How long an item may be: such that all items fill whole waves of CTAs, each near ``ITEM_TOKENS``."""
+    share = total_tokens * num_head_groups / (CTAS_PER_SM * num_sms)
+    fair = math.ceil(share / _waves(share) / ALIGN_TOKENS) * ALIGN_TOKENS
+    return max(MIN_ITEM_TOKENS, fair)
+
+
+def most_items(num_seqs: int, total_tokens: int, num_head_groups: int, num_sms: int) -> int:
+    """Items that no batch of so many sequences and at most so many tokens is cut into, by ``item_tokens``."""
+    share = total_tokens * num_head_groups / (CTAS_PER_SM * num_sms)
+    return num_seqs + math.ceil(_waves(share) * CTAS_PER_SM * num_sms / num_head_groups)
+
+
+def _waves(share_tokens: float) -> int:
+    return max(1, round(share_tokens / ITEM_TOKENS))
 
 
 def split(lengths: np.ndarray, max_item_tokens: int, *, device: str | torch.device, q_len: int = 1,

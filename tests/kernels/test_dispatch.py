@@ -4,10 +4,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'pagesim[kernel]'")
 pytest.importorskip("triton", reason="triton is not installed: pip install 'pagesim[kernel]' on Linux")
 
-from pagesim.errors import InputError  # noqa: E402
-from pagesim.kernels.cases import make_case  # noqa: E402
-from pagesim.kernels.check import compare  # noqa: E402
-from pagesim.kernels.dispatch import paged_decode, plan_decode, why_general  # noqa: E402
+from pagesim.errors import InputError
+from pagesim.kernels.cases import make_case
+from pagesim.kernels.check import compare
+from pagesim.kernels.dispatch import paged_decode, plan_decode, why_general
 
 
 def decode(case, plan):

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -6,7 +8,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="the kernels need torch")
 
 from pagesim.errors import InputError
-from pagesim.kernels.split import MAX_ITEM_TOKENS, MIN_ITEM_TOKENS, item_tokens, split
+from pagesim.kernels.split import ALIGN_TOKENS, CTAS_PER_SM, MIN_ITEM_TOKENS, item_tokens, most_items, split
 
 
 @given(lengths=st.lists(st.integers(0, 5000), max_size=30), item=st.integers(1, 3000), q_len=st.integers(1, 5),
@@ -54,7 +56,21 @@ def test_wrong_lengths_are_refused():
         split(np.array([3]), 0, device="cpu")
 
 
+@pytest.mark.parametrize("tokens", [131_072, 262_144, 600_000])
+def test_items_of_one_long_sequence_fill_whole_waves(tokens):
+    slots = CTAS_PER_SM * 132 // 8
+    waves = -(-tokens // item_tokens(tokens, 8, 132)) / slots
+    assert 0 <= math.ceil(waves) - waves < 0.05
+
+
 def test_items_get_shorter_where_sms_would_stay_idle_but_not_too_short():
-    assert item_tokens(64 * 4096, 8, 132) == MAX_ITEM_TOKENS
-    assert item_tokens(131072, 1, 132) == MIN_ITEM_TOKENS
-    assert MIN_ITEM_TOKENS < item_tokens(65536, 8, 132) < MAX_ITEM_TOKENS
+    assert item_tokens(131072, 1, 132) > item_tokens(110_000, 1, 132) > MIN_ITEM_TOKENS
+    assert item_tokens(1000, 8, 132) == MIN_ITEM_TOKENS
+
+
+@given(lengths=st.lists(st.integers(0, 20_000), min_size=1, max_size=40), spare=st.integers(0, 100_000))
+def test_no_batch_within_its_tokens_is_cut_into_more_items_than_the_bound(lengths, spare):
+    total = sum(lengths)
+    items = split(np.array(lengths, np.int64), item_tokens(total, 8, 132), device="cpu").items
+    assert len(items) <= most_items(len(lengths), total + spare, 8, 132)
+    assert item_tokens(total, 8, 132) % ALIGN_TOKENS == 0
