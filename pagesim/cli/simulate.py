@@ -45,6 +45,13 @@ def simulate(
             ),
         ),
     ] = [],
+    export_trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.json.gz",
+            help="Write a timeline for Perfetto or chrome://tracing: requests, preemptions, the ledger.",
+        ),
+    ] = None,
     format: Annotated[Format, typer.Option(help="What is written to stdout.")] = Format.table,
     json: Annotated[
         bool, typer.Option("--json", help="Write one JSON object and nothing else: --format json.")
@@ -61,6 +68,7 @@ def simulate(
     """Replay a trace through the allocators of an experiment and account for every slot of KV memory."""
     from pagesim.config import load
     from pagesim.experiment.snapshots import moment, write_snapshots
+    from pagesim.experiment.trace_export import check_name, write_trace
 
     experiment = load(config, tuple(overrides))
     if dry_run:
@@ -72,10 +80,15 @@ def simulate(
     if snapshot and output is None:
         raise InputError("--snapshot needs the run folder that it is written to: give it with -o DIR")
     moments = [moment(text) for text in snapshot]
+    if export_trace is not None:
+        check_name(export_trace)
     code = _run(experiment, Format.json if json else format, output, jobs, quiet=quiet, resume=resume)
     if moments and code == 0:
         for path in write_snapshots(experiment.cases, moments, output):
             _note(f"written to {path}", quiet=quiet)
+    if export_trace is not None and code == 0:
+        write_trace(experiment.cases, export_trace)
+        _note(f"written to {export_trace}", quiet=quiet)
     raise typer.Exit(code)
 
 

@@ -1,0 +1,134 @@
+"""A run as a timeline for Perfetto and chrome://tracing, in the Trace Event Format (JSON, times in microseconds).
+
+Each case is a process.  Its counters are the ledger in slots, running and waiting requests, and preemptions; each request
+that is shown is a track with three slices:
+
+    queued    arrival … start of the step of the first admission
+    prefill   … end of the step that samples output token 1
+    decode    … finish, times in which the request was preempted included
+
+An instant marks each preemption and each rejection.
+"""
+
+import gzip
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from pagesim.engine.result import PARTS, STATUSES, Result
+from pagesim.trace.trace import Trace
+
+MOST_REQUESTS = 1_000
+
+_SLICES = ("queued", "prefill", "decode")
+
+
+class Preemption(NamedTuple):
+    """A request lost its memory when the step that starts at ``time_s`` was scheduled."""
+
+    time_s: float
+    request: int
+
+
+def shown_requests(result: Result) -> range:
+    """All requests, or the ``MOST_REQUESTS`` (in order of arrival) around the one admitted last before the peak."""
+    count = len(result.requests.arrival_s)
+    admitted = np.flatnonzero(result.requests.first_scheduled_s <= result.peaks.time_s)
+    middle = int(admitted[-1]) if len(admitted) else 0
+    first = max(0, min(middle - MOST_REQUESTS // 2, count - MOST_REQUESTS))
+    return range(first, min(count, first + MOST_REQUESTS))
+
+
+def case_events(process: int, name: str, trace: Trace, result: Result, preemptions: Iterable[Preemption]) -> Iterator[dict]:
+    """Every event of a case.
+
+    Args:
+        process: number of the case, from 1.
+        preemptions: of the shown requests.
+    """
+    shown = shown_requests(result)
+    label = name if len(shown) == len(trace) else f"{name} (requests {shown[0]:,} to {shown[-1]:,} of {len(trace):,})"
+    yield _meta("process_name", process, 0, label)
+    yield from _counters(process, result)
+    for request in shown:
+        yield from _request(process, request, trace, result)
+    for time_s, request in preemptions:
+        yield _instant("preempted", process, request, time_s)
+
+
+def write(path: Path, events: Iterable[dict]) -> None:
+    """Write strict JSON, one event a line, compressed where the name ends with ``.gz``; the same bytes for the same events."""
+    lines = ",\n".join(json.dumps(event, allow_nan=False, ensure_ascii=False) for event in events)
+    content = f'{{"displayTimeUnit": "ms", "traceEvents": [\n{lines}\n]}}\n'.encode()
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _counters(process: int, result: Result) -> Iterator[dict]:
+    """The values of each timeline row at its start, and an empty memory where nothing follows at once."""
+    line = result.timeline
+    for k, start_s in enumerate(line.start_s.tolist()):
+        parts = dict(zip(PARTS, _plain(line.mean_parts[k])))
+        running, waiting = _plain(np.array([line.mean_running[k], line.mean_waiting[k]]))
+        yield from _levels(process, start_s, parts, running, waiting, int(line.preemptions[k]))
+        end_s = start_s + float(line.duration_s[k])
+        follows_s = float(line.start_s[k + 1]) if k + 1 < len(line.start_s) else math.inf
+        if follows_s > end_s * (1 + 1e-9):
+            empty = dict.fromkeys(PARTS, 0)
+            empty["remainder"] = parts["remainder"]
+            empty["idle"] = result.capacity_slots - parts["remainder"]
+            yield from _levels(process, end_s, empty, 0, 0, 0)
+
+
+def _levels(process: int, time_s: float, parts: dict, running: float, waiting: float, preempted: int) -> Iterator[dict]:
+    for name, values in (("KV memory, slots", parts), ("requests", {"running": running, "waiting": waiting}),
+                         ("preemptions", {"count": preempted})):
+        yield {"ph": "C", "name": name, "pid": process, "tid": 0, "ts": _us(time_s), "args": values}
+
+
+def _request(process: int, request: int, trace: Trace, result: Result) -> Iterator[dict]:
+    columns = result.requests
+    thread = request + 1
+    yield _meta("thread_name", process, thread, f"request {request}")
+    status = STATUSES[columns.status[request]]
+    if status not in ("completed", "unfinished"):
+        yield _instant(f"rejected: {status}", process, request, float(columns.arrival_s[request]))
+        return
+    times_s = [float(column[request]) for column in (columns.arrival_s, columns.first_scheduled_s, columns.first_token_s,
+                                                     columns.finish_s)]
+    facts = {"request": request, "prompt_tokens": int(trace.prompt_tokens[request]),
+             "output_tokens": int(trace.output_tokens[request]), "preemptions": int(columns.preemptions[request]),
+             "status": status}
+    for name, start_s, end_s in zip(_SLICES, times_s, times_s[1:]):
+        if math.isnan(start_s):
+            return
+        end_s = max(start_s, result.end_s) if math.isnan(end_s) else end_s
+        yield {"ph": "X", "name": name, "cat": "request", "pid": process, "tid": thread, "ts": _us(start_s),
+               "dur": round(_us(end_s) - _us(start_s), 3), "args": facts}
+
+
+def _instant(name: str, process: int, request: int, time_s: float) -> dict:
+    return {"ph": "i", "s": "t", "name": name, "cat": "request", "pid": process, "tid": request + 1, "ts": _us(time_s),
+            "args": {"request": request}}
+
+
+def _meta(name: str, process: int, thread: int, label: str) -> dict:
+    return {"ph": "M", "name": name, "pid": process, "tid": thread, "args": {"name": label}}
+
+
+def _us(time_s: float) -> float:
+    return round(time_s * 1e6, 3)
+
+
+def _plain(values: np.ndarray) -> list[float | int]:
+    """Means of a row; whole numbers, which rows of one step have, without a point."""
+    return [int(value) if value.is_integer() else round(value, 3) for value in values.tolist()]
