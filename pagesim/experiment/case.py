@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pagesim.engine.ownership import ownership
 from pagesim.engine.result import Result
 from pagesim.engine.run import Run
 from pagesim.errors import InputError, PagesimError
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 # Short enough that Ctrl-C and the progress display feel immediate, long enough to cost nothing.
 _STEPS_AT_ONCE = 200_000
 _SECONDS_BETWEEN_REPORTS = 0.1
+# Of a longer run the steps around its peak, so many that the events of one case stay within some megabytes.
+_MOST_RECORDED_STEPS = 1_000
+_MOST_RECORDED_CHANGES = 200_000
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,17 @@ def _run(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
     result = run.result()
     entry = case_entry(case, trace, result)
     if task.folder is not None:
-        write_case(task.folder, task.key, case.resolved, entry, trace, result)
+        recorded = ownership(lambda: start(case), run, _steps_to_record(result))
+        write_case(task.folder, task.key, case.resolved, entry, trace, result, recorded)
     on_progress(Progress(task.index, result.counters.steps, len(trace), len(trace), ended=True))
     return Outcome(entry, result if task.keep_result else None)
+
+
+def _steps_to_record(result: Result) -> int:
+    """Steps whose changes of hands stay within the bound, as the run's mean step has them: what is taken is given back."""
+    counters = result.counters
+    if result.block_size is None:
+        taken = counters.admissions
+    else:
+        taken = (counters.prefill_tokens + counters.decode_tokens) // result.block_size
+    return max(1, min(_MOST_RECORDED_STEPS, _MOST_RECORDED_CHANGES * counters.steps // (2 * taken + 1)))

@@ -6,9 +6,10 @@
     ├── config.yaml          the case as it was resolved: running it gives these figures again
     ├── case-<key>.json      its figures
     ├── requests.csv         one row a request
-    └── timeline.csv         one row a stretch of steps
+    ├── timeline.csv         one row a stretch of steps
+    └── events.json          who owned which slots in every step, or in the steps around the peak of a long run
 
-With several cases the last four lie in a folder for each, ``DIR/cases/<name>/``, and ``DIR/config.yaml`` has the
+With several cases the last five lie in a folder for each, ``DIR/cases/<name>/``, and ``DIR/config.yaml`` has the
 resolved cases by name.  ``<key>`` is the address of the case's content, so that ``--resume`` takes a result only for
 exactly the case that made it.
 """
@@ -17,8 +18,10 @@ import json
 from pathlib import Path
 from urllib.parse import quote_plus
 
+from pagesim.engine.ownership import Ownership
 from pagesim.engine.result import Result
 from pagesim.errors import InputError
+from pagesim.report.events import events_json
 from pagesim.report.files import json_text, replacing, write_text
 from pagesim.report.rows import request_lines, timeline_lines
 from pagesim.trace.trace import Trace
@@ -37,7 +40,9 @@ def config_text(resolved: dict) -> str:
     return yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True, width=120)
 
 
-def write_case(folder: Path, key: str, resolved: dict, entry: dict, trace: Trace, result: Result) -> None:
+def write_case(
+    folder: Path, key: str, resolved: dict, entry: dict, trace: Trace, result: Result, recorded: Ownership
+) -> None:
     """Write a finished case; its JSON last, because its presence says that the rest is complete."""
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "config.yaml", config_text(resolved))
@@ -45,6 +50,7 @@ def write_case(folder: Path, key: str, resolved: dict, entry: dict, trace: Trace
         file.writelines(request_lines(trace, result.requests))
     with replacing(folder / "timeline.csv") as file:
         file.writelines(timeline_lines(result.timeline, result.capacity_slots))
+    write_text(folder / "events.json", events_json(recorded))
     write_text(folder / f"case-{key}.json", json_text(entry))
 
 

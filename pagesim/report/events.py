@@ -1,0 +1,23 @@
+"""Who owned which slots, step by step, as JSON: what a picture of the memory is redrawn from."""
+
+import json
+
+from pagesim.engine.ownership import NOBODY, Ownership
+
+
+def events_json(recorded: Ownership) -> str:
+    """The recorded steps, and every change of hands in them.
+
+    ``changes`` has rows ``[step, first unit, number of units, request]``, the request (row of the trace, from 0) null
+    where the units were given back; a unit is ``unit_slots`` slots.  The rows of ``first_step`` give all that is owned.
+    """
+    changes = recorded.changes.tolist()
+    rows = (json.dumps([*change[:3], None if change[3] == NOBODY else change[3]]) for change in changes)
+    head = {
+        "unit_slots": recorded.unit_slots,
+        "num_units": recorded.num_units,
+        "first_step": recorded.first_step,
+        "last_step": recorded.last_step,
+        "start_s": recorded.start_s.tolist(),
+    }
+    return json.dumps(head, allow_nan=False)[:-1] + ', "changes": [\n' + ",\n".join(rows) + "\n]}\n"

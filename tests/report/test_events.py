@@ -1,0 +1,46 @@
+"""report/events.py: the memory can be redrawn from what a run folder holds."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pagesim.allocators.spec import Contiguous, Paged
+from pagesim.engine.ownership import ownership
+from pagesim.engine.rules import Linear, Scheduling
+from pagesim.engine.run import Run
+from pagesim.report.events import events_json
+from pagesim.trace import Trace
+
+
+@pytest.mark.parametrize("allocator", [Paged(8), Contiguous("exact", "best_fit")])
+def test_every_step_can_be_redrawn_from_the_json(allocator):
+    rng = np.random.default_rng(3)
+    lengths = [rng.integers(1, 30, 40).astype(np.int32) for _ in range(2)]
+    trace = Trace(np.sort(rng.uniform(0, 3, 40)), *lengths)
+
+    def make():
+        return Run(trace, allocator, 120, 64, Scheduling(), Linear(0.05))
+
+    finished, run = make(), make()
+    finished.advance()
+    events = json.loads(events_json(ownership(make, finished, 30)))
+    assert events["first_step"] > 0 and len(events["start_s"]) == events["last_step"] - events["first_step"] + 1 == 30
+    run.advance(events["first_step"])
+    owners = [None] * events["num_units"]
+    for step in range(events["first_step"], events["last_step"] + 1):
+        run.advance(1)
+        for _, unit, count, request in (change for change in events["changes"] if change[0] == step):
+            owners[unit : unit + count] = [request] * count
+        assert [-1 if owner is None else owner for owner in owners] == run.owners().tolist()
+
+
+def test_a_run_without_steps_has_no_changes():
+    trace = Trace(np.zeros(1), np.array([90], np.int32), np.array([1], np.int32))  # longer than max_model_len
+
+    def make():
+        return Run(trace, Paged(8), 120, 64, Scheduling(), Linear(0.05))
+
+    finished = make()
+    finished.advance()
+    assert json.loads(events_json(ownership(make, finished, 30)))["changes"] == []
