@@ -51,7 +51,7 @@ def attend(q, k_ptr, v_ptr, table_ptr, position, first, open_first, open_end, en
         k = tl.load(k_ptr + offset[:, None] + k_dims[None, :], mask=(k_dims < K_DIM)[None, :], other=0.0)
         v = tl.load(v_ptr + offset[:, None] + v_dims[None, :], mask=(v_dims < V_DIM)[None, :], other=0.0)
         scores = _scores(q, k, scale, SOFTCAP, INTERPRET)
-        maximum, total, out = _accumulate(scores, factor, v, q, maximum, total, out, False, INTERPRET)
+        maximum, total, out = accumulate(scores, factor, v, q, maximum, total, out, False, INTERPRET)
     block, maximum, total, out = _masked_tiles(
         q, k_ptr, v_ptr, table_ptr, position, open_end, end, end, block, maximum, total, out, scale, block_stride,
         token_stride, k_dims, v_dims, K_DIM, V_DIM, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, INTERPRET)
@@ -81,7 +81,7 @@ def _masked_tiles(q, k_ptr, v_ptr, table_ptr, position, first, last, end, block,
         if WINDOW >= 0:
             seen = seen & (token[None, :] >= position[:, None] - WINDOW)
         scores = tl.where(seen, scores, float("-inf"))
-        maximum, total, out = _accumulate(scores, factor, v, q, maximum, total, out, True, INTERPRET)
+        maximum, total, out = accumulate(scores, factor, v, q, maximum, total, out, True, INTERPRET)
     return block, maximum, total, out
 
 
@@ -129,7 +129,7 @@ def tanh(x):
 
 
 @triton.jit
-def _accumulate(scores, factor, v, q, maximum, total, out, MASKED: tl.constexpr, INTERPRET: tl.constexpr):
+def accumulate(scores, factor, v, q, maximum, total, out, MASKED: tl.constexpr, INTERPRET: tl.constexpr):
     """One tile into the running softmax; with MASKED, a row whose scores are all -inf is left as it is."""
     new = tl.maximum(maximum, tl.max(scores, 1) * factor)
     base = new

@@ -32,6 +32,20 @@ def make_workspace(num_parts: int, q_len: int, num_q_heads: int, head_dim: int, 
     return Workspace(out, torch.empty(out.shape[:-1], dtype=torch.float32, device=device))
 
 
+def fitting_workspace(workspace: Workspace | None, plan: Split, out: torch.Tensor) -> Workspace:
+    """The given workspace, or a new one, for a plan and outputs (num_seqs, q_len, num_heads, head_dim).
+
+    Raises:
+        InputError: the given one is too small or of another shape.
+    """
+    if workspace is None:
+        return make_workspace(plan.num_parts, *out.shape[1:], out.device)
+    if workspace.out.shape[0] < plan.num_parts or workspace.out.shape[1:] != out.shape[1:]:
+        raise InputError(f"the workspace must hold {plan.num_parts} parts of {tuple(out.shape[1:])}, "
+                         f"got {tuple(workspace.out.shape)}")
+    return workspace
+
+
 def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor,
            lengths: torch.Tensor, plan: Split, *, layout: str, scale: float | None = None, window: int | None = None,
            softcap: float | None = None, k_scale: float = 1.0, v_scale: float = 1.0, out: torch.Tensor | None = None,
@@ -60,13 +74,10 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
     check_options(scale=scale, window=window, softcap=softcap, k_scale=k_scale, v_scale=v_scale)
     q_len, num_q_heads, head_dim = q.shape[1:]
     out = torch.empty_like(q) if out is None else out
-    if workspace is None:
-        workspace = make_workspace(plan.num_parts, q_len, num_q_heads, head_dim, q.device)
-    if workspace.out.shape[0] < plan.num_parts or workspace.out.shape[1:] != q.shape[1:]:
-        raise InputError(f"the workspace must hold {plan.num_parts} parts of {tuple(q.shape[1:])}, "
-                         f"got {tuple(workspace.out.shape)}")
+    workspace = fitting_workspace(workspace, plan, out)
     group = num_q_heads // pool.num_kv_heads
-    rows = min(MAX_ROWS, max(16, triton.next_power_of_2(q_len * group)))  # 16: the least side of a tensor-core product
+    max_rows = 16 if q.dtype == torch.float32 else MAX_ROWS  # fp32 products take no tensor core but many registers
+    rows = min(max_rows, max(16, triton.next_power_of_2(q_len * group)))  # 16: the least side of a tensor-core product
     row_tiles = triton.cdiv(q_len * group, rows)
     padded = triton.next_power_of_2(head_dim)
     if len(plan.items):
@@ -78,11 +89,18 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
             BLOCK_SIZE=pool.block_size, TILE=tile_tokens or default_tile(padded, k_cache.dtype), ROWS=rows,
             ROW_TILES=row_tiles, WINDOW=-1 if window is None else window, SOFTCAP=softcap or 0.0, ITEM_INTS=ITEM_INTS,
             INTERPRET=INTERPRET, num_warps=4 if rows * padded <= 64 * 128 else 8, num_stages=3)
-    if len(plan.cuts):
-        _merge[(len(plan.cuts) * q_len * num_q_heads,)](
-            plan.cuts, workspace.out, workspace.log_sum, out, ROWS=q_len * num_q_heads, HEAD_DIM=head_dim,
-            PADDED=padded, PARTS=MERGE_PARTS, CUT_INTS=CUT_INTS, INTERPRET=INTERPRET, num_warps=2)
+    merge(plan, workspace, out)
     return out
+
+
+def merge(plan: Split, workspace: Workspace, out: torch.Tensor) -> None:
+    """Merge the parts of cut sequences into ``out``, (num_seqs, q_len, num_heads, head_dim)."""
+    if len(plan.cuts):
+        rows, head_dim = out.shape[1] * out.shape[2], out.shape[3]
+        _merge[(len(plan.cuts) * rows,)](
+            plan.cuts, workspace.out, workspace.log_sum, out, ROWS=rows, HEAD_DIM=head_dim,
+            PADDED=triton.next_power_of_2(head_dim), PARTS=MERGE_PARTS, CUT_INTS=CUT_INTS, INTERPRET=INTERPRET,
+            num_warps=2)
 
 
 def default_tile(padded_head_dim: int, dtype: torch.dtype) -> int:

@@ -60,7 +60,7 @@ def prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block
 def _limits(padded_head_dim: int, dtype: torch.dtype) -> tuple[int, int, int]:
     """Most rows, tokens of a tile and pipeline stages that registers and shared memory have room for."""
     if dtype == torch.float32:
-        return 32, 32, 3
+        return (32, 32, 3) if padded_head_dim <= 128 else (16, 32, 3)
     return (128, 64, 3) if padded_head_dim <= 128 else (64, 32, 4)
 
 

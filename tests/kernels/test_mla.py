@@ -1,0 +1,79 @@
+"""Decode over a latent cache against the definition: keys are whole vectors, values their latent part."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the kernels need torch")
+pytest.importorskip("triton", reason="the kernels need triton")
+
+from pairwise import pairwise
+
+from pagesim.errors import InputError
+from pagesim.kernels.cases import make_case
+from pagesim.kernels.check import compare
+from pagesim.kernels.decode import make_workspace
+from pagesim.kernels.mla import decode_mla
+from pagesim.kernels.reference import paged_attention
+from pagesim.kernels.split import split
+
+FP16, BF16, FP32 = torch.float16, torch.bfloat16, torch.float32
+
+
+def run(lengths, *, device, num_heads=16, q_len=1, latent_dim=64, rope_dim=16, block_size=16, dtype=FP32, item=64,
+        plan=None, tile_tokens=32):
+    """Output and expected output; unused slots are NaN, as is the output before."""
+    case = make_case(lengths, num_q_heads=num_heads, num_kv_heads=1, head_dim=latent_dim + rope_dim, q_len=q_len,
+                     dtype=dtype, block_size=block_size, device=device)
+    cache = case.k_cache[:, :, 0]
+    plan = plan or split(case.lengths, item, device=device, q_len=q_len)
+    workspace = make_workspace(plan.num_parts, q_len, num_heads, latent_dim, case.q.device)
+    workspace.out.fill_(float("nan"))
+    out = decode_mla(case.q, cache, case.block_table, case.lengths_tensor(), plan, latent_dim=latent_dim, scale=0.1,
+                     out=case.q.new_full((len(lengths), q_len, num_heads, latent_dim), float("nan")),
+                     workspace=workspace, tile_tokens=tile_tokens)
+    expected = paged_attention(case.q, case.k_cache, case.k_cache[..., :latent_dim], case.block_table, lengths,
+                               layout="NHD", scale=0.1)
+    return out, expected
+
+
+MATRIX = pairwise({
+    "dtype": [FP16, BF16, FP32],
+    "block_size": [1, 3, 16, 64],
+    "num_heads": [1, 5, 16, 80],
+    "dims": [(512, 64), (256, 32), (96, 24)],
+    "q_len": [1, 3],
+    "item": [64, 4096],
+})
+
+
+@pytest.mark.parametrize("row", MATRIX,
+                         ids=lambda row: "-".join(str(v).replace("torch.", "").replace(" ", "") for v in row.values()))
+def test_latent_decode_equals_the_definition_and_never_sees_poison(row, device):
+    b = row["block_size"]
+    latent_dim, rope_dim = row["dims"]
+    out, expected = run([0, 1, b - 1, b, b + 1, 3 * b + 75], device=device, dtype=row["dtype"], block_size=b,
+                        num_heads=row["num_heads"], latent_dim=latent_dim, rope_dim=rope_dim, q_len=row["q_len"],
+                        item=row["item"])
+    verdict = compare(out, expected)
+    assert verdict.passed, verdict
+
+
+def test_parts_beyond_the_length_merge_to_nothing(device):
+    out, expected = run([0, 1, 70], device=device, plan=split(np.array([300, 300, 300]), 64, device=device))
+    assert compare(out, expected).passed
+
+
+def test_what_does_not_fit_is_refused(device):
+    case = make_case([5], num_kv_heads=1, head_dim=80, device=device)
+    plan = split(case.lengths, 64, device=device)
+    cache, rest = case.k_cache[:, :, 0], (case.block_table, case.lengths_tensor(), plan)
+    with pytest.raises(InputError, match="got 80, 80 and latent_dim 80"):
+        decode_mla(case.q, cache, *rest, latent_dim=80, scale=1.0)
+    with pytest.raises(InputError, match="the cache must be torch.float16 of shape"):
+        decode_mla(case.q, case.k_cache, *rest, latent_dim=64, scale=1.0)
+    with pytest.raises(InputError, match="q must be contiguous"):
+        decode_mla(case.q[0], cache, *rest, latent_dim=64, scale=1.0)
+    with pytest.raises(InputError, match="scale must be a number above 0"):
+        decode_mla(case.q, cache, *rest, latent_dim=64, scale=0.0)
+    with pytest.raises(InputError, match=r"out must be contiguous torch.float16 of shape \(1, 1, 4, 64\)"):
+        decode_mla(case.q, cache, *rest, latent_dim=64, scale=1.0, out=torch.empty(1, device=device))
