@@ -12,7 +12,7 @@ from pagesim.core.blocktables import BlockTables
 from pagesim.core.units import ceil_div
 from pagesim.engine import state as s
 from pagesim.engine.compiled import advance
-from pagesim.engine.result import PARTS, Counters, Histograms, Peaks, Requests, Result, Timeline
+from pagesim.engine.result import PARTS, Column, Counters, Histograms, Peaks, Requests, Result, Timeline
 from pagesim.engine.rules import Durations, Scheduling
 from pagesim.errors import InputError
 from pagesim.trace import Trace
@@ -24,6 +24,17 @@ class Progress(NamedTuple):
     steps: int
     requests_done: int
     time_s: float
+
+
+class Instant(NamedTuple):
+    """The ledger's instant of the step performed last; ``parts_slots`` int64 in the order of ``PARTS``."""
+
+    step: int
+    start_s: float
+    end_s: float
+    parts_slots: np.ndarray
+    running: int
+    waiting: int
 
 
 class Holdings(NamedTuple):
@@ -90,6 +101,13 @@ class Run:
     def progress(self) -> Progress:
         n, t = self._state.n, self._state.t
         return Progress(int(n[s.STEP]) + 1, int(n[s.DONE]), float(t[s.STEP_END]))
+
+    def instant(self) -> Instant:
+        """Ledger and queues of the step performed last; there must be one."""
+        state, n, t = self._state, self._state.n, self._state.t
+        parts = state.sums.values[Column.TOKEN_STATES:Column.TOKEN_STATES + len(PARTS)]
+        return Instant(int(n[s.STEP]), float(t[s.NOW]), float(t[s.STEP_END]), parts.astype(np.int64), int(n[s.RUNNING]),
+                       int(n[s.WAITING]))
 
     def running(self) -> np.ndarray:
         """Rows of the running sequences, in running order."""

@@ -37,26 +37,32 @@ NOW, STEP_END, PEAK_TIME, NUM_T = range(4)
 LINES_MAX = 8192  # timeline rows; twice as many steps fall into a row each time it is full
 
 
-class Rules(NamedTuple):
-    """The rules of the run as plain numbers; see ``engine.rules``."""
+# What the compiled loop gets is few words wide, because every word is paid for wherever the state is passed on: records
+# count one, arrays of records seven.
 
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    chunked_prefill: bool
-    whole_sequence: bool      # an admission needs room for all known tokens, not only for its first chunk
-    swap: bool
-    host_units: int           # blocks (paged) or slots (contiguous) that fit into host memory, -1 without limit
-    swap_s_per_slot: float
-    unit_slots: int           # block_size, 1 for contiguous
-    capacity: int             # slots, those outside any block included
-    remainder: int            # slots outside any block
-    contiguous: bool
-    max_model_len: int
-    closed: bool
-    until_s: float
-    warmup_s: float
-    roofline: bool
-    duration: np.ndarray      # float64 (7,): the fields of Linear or Roofline in their order
+# The rules of the run as plain numbers; see ``engine.rules``.
+RULES = np.dtype([
+    ("max_num_seqs", np.int64), ("max_num_batched_tokens", np.int64), ("max_model_len", np.int64),
+    ("chunked_prefill", np.bool_),
+    ("whole_sequence", np.bool_),     # an admission needs room for all known tokens, not only for its first chunk
+    ("swap", np.bool_),
+    ("host_units", np.int64),         # blocks (paged) or slots (contiguous) that fit into host memory, -1 without limit
+    ("swap_s_per_slot", np.float64),
+    ("unit_slots", np.int64),         # block_size, 1 for contiguous
+    ("remainder", np.int64),          # slots outside any block
+    ("contiguous", np.bool_), ("closed", np.bool_),
+    ("until_s", np.float64), ("warmup_s", np.float64),
+    ("roofline", np.bool_),
+    ("duration", np.float64, (7,)),   # the fields of Linear or Roofline in their order
+], align=True)
+
+# What adds up over the run: the columns over each window, the columns at this step, waiting by its cause, waste of ended
+# sequences; and the timeline: start, duration and means of ``values[1:1 + NUM_MEANS]``; first step, maxima and counts.
+SUMS = np.dtype([
+    ("integrals", np.float64, (len(WINDOWS), len(Column))), ("values", np.float64, (len(Column),)),
+    ("wait_s", np.float64, (len(WAIT_CAUSES),)), ("waste", np.int64, (64,)),
+    ("line_f", np.float64, (LINES_MAX, 2 + NUM_MEANS)), ("line_n", np.int64, (LINES_MAX, 1 + NUM_PEAKS + NUM_COUNTS)),
+], align=True)
 
 
 class Requests(NamedTuple):
@@ -71,7 +77,6 @@ class Requests(NamedTuple):
     outcome: np.recarray      # OUTCOME
 
 
-# Fields are records, not arrays of their own, because each array costs the compiled loop seven words wherever it is passed.
 OUTCOME = np.dtype([("first_scheduled", np.float64), ("first_token", np.float64), ("finish", np.float64),
                     ("preemptions", np.int32), ("status", np.int32)], align=True)
 
@@ -86,46 +91,42 @@ ROW = np.dtype([(name, np.int64) for name in ("request", "shift", "known", "stor
 VICTIM = np.dtype([(name, np.int64) for name in ("request", "known", "stored", "units")], align=True)
 
 
-class Sums(NamedTuple):
-    integrals: np.ndarray     # float64 (len(WINDOWS), len(Column))
-    values: np.ndarray        # float64 (len(Column),): the columns at this step
-    wait_s: np.ndarray        # float64 (len(WAIT_CAUSES),)
-    waste: np.ndarray         # int64 (64,)
-    line_f: np.ndarray        # float64 (LINES_MAX, 2 + NUM_MEANS): start, duration, means of ``values[1:1 + NUM_MEANS]``
-    line_n: np.ndarray        # int64 (LINES_MAX, 1 + NUM_PEAKS + NUM_COUNTS): first step, maxima, counts
-
-
 class State(NamedTuple):
     n: np.ndarray
     t: np.ndarray
-    rules: Rules
+    rules: np.record          # RULES
     requests: Requests
     rows: np.recarray         # ROW
     returning: np.recarray    # VICTIM
     growth: Wheel             # rows by the step in which they need more memory
     ending: Wheel             # rows by the step in which they end
-    sums: Sums
+    sums: np.record           # SUMS
 
 
 def make_rules(allocator: Contiguous | Paged, capacity_slots: int, max_model_len: int, scheduling: Scheduling,
-               durations: Durations, closed: bool, until_s: float | None, warmup_s: float) -> Rules:
+               durations: Durations, *, closed: bool, until_s: float | None, warmup_s: float) -> np.record:
     contiguous = isinstance(allocator, Contiguous)
     unit = 1 if contiguous else allocator.block_size
-    figures = np.zeros(7)
-    figures[:len(vars(durations))] = list(vars(durations).values())
-    return Rules(
-        max_num_seqs=scheduling.max_num_seqs, max_num_batched_tokens=scheduling.max_num_batched_tokens,
-        chunked_prefill=scheduling.chunked_prefill,
-        whole_sequence=contiguous or scheduling.reserve_full_isl or not scheduling.chunked_prefill,
-        swap=scheduling.preemption == "swap",
-        host_units=-1 if scheduling.swap_slots is None else scheduling.swap_slots // unit,
-        swap_s_per_slot=scheduling.swap_s_per_slot, unit_slots=unit,
-        capacity=capacity_slots, remainder=capacity_slots % unit, contiguous=contiguous,
-        max_model_len=max_model_len, closed=closed, until_s=np.inf if until_s is None else until_s, warmup_s=warmup_s,
-        roofline=isinstance(durations, Roofline), duration=figures)
+    rules = _record(RULES)
+    for name in ("max_num_seqs", "max_num_batched_tokens", "chunked_prefill", "swap_s_per_slot"):
+        rules[name] = getattr(scheduling, name)
+    rules.max_model_len = max_model_len
+    rules.whole_sequence = contiguous or scheduling.reserve_full_isl or not scheduling.chunked_prefill
+    rules.swap = scheduling.preemption == "swap"
+    rules.host_units = -1 if scheduling.swap_slots is None else scheduling.swap_slots // unit
+    rules.unit_slots, rules.remainder = unit, capacity_slots % unit
+    rules.contiguous, rules.closed = contiguous, closed
+    rules.until_s, rules.warmup_s = np.inf if until_s is None else until_s, warmup_s
+    rules.roofline = isinstance(durations, Roofline)
+    rules.duration[:len(vars(durations))] = list(vars(durations).values())
+    return rules
 
 
-def make_state(trace: Trace, rules: Rules, num_rows: int, closed_users: int | None) -> State:
+def _record(dtype: np.dtype) -> np.record:
+    return np.zeros(1, dtype).view(np.recarray)[0]
+
+
+def make_state(trace: Trace, rules: np.record, num_rows: int, closed_users: int | None) -> State:
     """The state before the first step."""
     count = len(trace)
     none = np.zeros(0, np.int32)
@@ -152,6 +153,4 @@ def make_state(trace: Trace, rules: Rules, num_rows: int, closed_users: int | No
     return State(
         n=n, t=t, rules=rules, requests=requests, rows=rows, returning=np.zeros(num_rows, VICTIM).view(np.recarray),
         growth=make_wheel(num_rows, longest), ending=make_wheel(num_rows, longest),
-        sums=Sums(np.zeros((len(WINDOWS), len(Column))), np.zeros(len(Column)), np.zeros(len(WAIT_CAUSES)),
-                  np.zeros(64, np.int64), np.zeros((LINES_MAX, 2 + NUM_MEANS)),
-                  np.zeros((LINES_MAX, 1 + NUM_PEAKS + NUM_COUNTS), np.int64)))
+        sums=_record(SUMS))
