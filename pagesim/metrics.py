@@ -21,7 +21,7 @@ _RUN = WINDOWS.index("run")
 
 
 def metrics(result: Result, trace: Trace, allocator: Contiguous | Paged) -> dict:
-    """All figures of one run; those without a window are over ``busy`` (semantics.md §4).
+    """All figures of one run; those without a window are over ``busy``.
 
     Args:
         result: the run.
@@ -135,7 +135,7 @@ def internal_fragmentation(window: np.ndarray) -> float | None:
 
 
 def external_fragmentation(window: np.ndarray) -> dict[str, float | None]:
-    """Four measures side by side, because they disagree (semantics.md §4); time-weighted means.
+    """Four measures side by side, because they disagree; time-weighted means.
 
     ``largest_hole`` = 1 - largest hole / free. ``unusable`` = share of the free slots that pieces of the waiting head's
     size cannot use. ``extfrag_index`` = Linux's, 0 (want of memory) to 1000 (fragmentation), over steps in which the

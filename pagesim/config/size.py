@@ -120,7 +120,7 @@ def _typical(max_model_len: int) -> Request:
 def _reservations(
     arena: Capacity, pools: list[Capacity], max_model_len: int, request: Request,
 ) -> Iterator[Reservation]:
-    """One row a rule of ``semantics.md`` §5; a rule that grows has one at admission and one at its end."""
+    """One row for each reservation rule; a rule that grows has one at admission and one at its end."""
     prompt, final = request.prompt_tokens, request.final_tokens
     limit = max_model_len if request.max_tokens is None else min(max_model_len, prompt + request.max_tokens)
     asks = {
