@@ -10,8 +10,13 @@ import typer
 from pagesim.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
-    from pagesim.kernels.bench import Case, Row
+    from pagesim.core.blocktables import BlockTables
+    from pagesim.kernels.bench import Case
+    from pagesim.kernels.measurement import Row
     from pagesim.kernels.workloads import Workload
+
+_DEFAULT_WORKLOADS = ("W1", "W2", "W3", "W4", "W5")
+_UNKNOWN_MODEL = {"num_q_heads": 32, "num_kv_heads": 8, "head_dim": 128}  # Llama 3 8B
 
 
 class Format(str, Enum):
@@ -20,26 +25,38 @@ class Format(str, Enum):
     csv = "csv"
 
 
-COLUMNS = ("workload", "kernel", "tables", "block size", "layout", "graph µs", "p20", "p80", "eager µs", "GB/s", "of ceiling", "over contiguous",
-           "worst row error")
-
-
 def bench_kernel(
-    source: Annotated[Path | None, typer.Argument(help="A snapshot of block tables (.npz); without one, --workload says what to measure.")] = None,
-    workload: Annotated[list[str], typer.Option("--workload", metavar="NAME", help="A built-in batch: W1 to W5, R1 to R5 (ragged), W1q4, b1x128, b1x4k, b8x512; repeatable.")] = [],
+    sources: Annotated[list[Path], typer.Argument(metavar="[CONFIG|SNAPSHOT]...", help=(
+        "Snapshots of block tables (.npz), or configs, each case of which is simulated up to --snapshot. "
+        "Without any, the built-in batches W1 to W5."))] = [],
+    workload: Annotated[list[str], typer.Option("--workload", metavar="NAME", help=(
+        "A built-in batch: W1 to W5; R1 to R5 are ragged; W1q4; b1x128, b1x4k, b8x512, b4x1k, b4x4k, b16x1k; P1 and P4 "
+        "are prefill; repeatable."
+    ))] = [],
     kernel: Annotated[list[str], typer.Option("--kernel", metavar="NAME", help=(
-        "ours (default), general, gather+sdpa, sdpa, sdpa-flash, flex, flashinfer, flashinfer-batch, flash-attention, cudnn; repeatable."))] = [],
-    tables: Annotated[list[str], typer.Option("--tables", metavar="KIND", help="contiguous, simulated, sorted, shuffled, same, repeats; repeatable.")] = [],
-    block_size: Annotated[list[int], typer.Option("--block-size", min=1, max=4096, help="Tokens of a block; repeatable. Default: the snapshot's, or 16.")] = [],
-    layout: Annotated[list[str], typer.Option("--layout", metavar="NHD|HND", help="Order of a block's dimensions; repeatable.")] = [],
-    dtype: Annotated[str, typer.Option(help="bf16 or fp16.")] = "bf16",
-    heads: Annotated[str, typer.Option(metavar="Q/KV", help="Heads of a snapshot's model.")] = "32/8",
-    head_dim: Annotated[int, typer.Option(help="Head dimension of a snapshot's model.")] = 128,
+        "ours (default), general, gather+sdpa, sdpa, sdpa-flash, flex, flashinfer, flashinfer-batch, flash-attention, "
+        "cudnn; repeatable."))] = [],
+    tables: Annotated[list[str], typer.Option("--tables", metavar="KIND", help=(
+        "contiguous, simulated, sorted, shuffled; same and repeats are unreal and show what such a measurement hides; "
+        "repeatable."))] = [],
+    block_size: Annotated[list[int], typer.Option("--block-size", min=1, max=4096, help=(
+        "Tokens of a block; repeatable. Default: the snapshot's, or 16."))] = [],
+    layout: Annotated[list[str], typer.Option("--layout", metavar="NHD|HND", help=(
+        "Order of a block's dimensions; repeatable."))] = [],
+    dtype: Annotated[str, typer.Option(metavar="bf16|fp16", help="Of queries and cache.")] = "bf16",
+    when: Annotated[str, typer.Option("--snapshot", metavar="MOMENT", help=(
+        "Of a config: peak, end, a step's number, or a time such as 12.5s."))] = "peak",
+    overrides: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help=(
+        "Replace one key of a config; may be repeated."))] = [],
+    heads: Annotated[str | None, typer.Option(metavar="Q/KV", help=(
+        "Query and KV heads of a snapshot; by default its model's."))] = None,
+    head_dim: Annotated[int | None, typer.Option(help="By default the model's.")] = None,
     filter: Annotated[str, typer.Option("--filter", metavar="TEXT", help="Only cases whose key contains this.")] = "",
     repeat: Annotated[int, typer.Option(min=1, help="Graph replays whose median is taken.")] = 15,
     seed: Annotated[int, typer.Option(help="Of contents and tables.")] = 0,
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write rows.jsonl, rows.csv, bench.json and bench.png here.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Keep the rows that an earlier run into DIR measured.")] = False,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help=(
+        "Write rows.jsonl, rows.csv, bench.json and bench.png here."))] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep rows that an earlier run into DIR measured.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cases and stop.")] = False,
     format: Annotated[Format, typer.Option(help="What is written to stdout.")] = Format.table,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
@@ -50,19 +67,20 @@ def bench_kernel(
     from pagesim.kernels.bench import DTYPES, make_cases
     from pagesim.kernels.pool import LAYOUTS
 
-    if dtype not in DTYPES:
-        raise InputError(f"--dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
-    for name in layout:
-        if name not in LAYOUTS:
-            raise InputError(f"--layout must be one of {', '.join(LAYOUTS)}, got {name!r}")
+    for option, value, allowed in [("--dtype", dtype, DTYPES), *(("--layout", name, LAYOUTS) for name in layout)]:
+        if value not in allowed:
+            raise InputError(f"{option} must be one of {', '.join(allowed)}, got {value!r}")
     if resume and output is None:
         raise InputError("--resume needs --output, the folder of the earlier run")
-    workloads = _workloads(source, workload, heads, head_dim)
-    cases = make_cases(workloads, kernel or ["ours"], tables, block_size, layout or ["NHD"], dtype)
+    chosen = _builtin(workload or ([] if sources else _DEFAULT_WORKLOADS))
+    for source in sources:
+        chosen += [_simulated(name, found, heads, head_dim)
+                   for name, found in _tables(source, when, tuple(overrides), quiet=quiet)]
+    cases = make_cases(chosen, kernel or ["ours"], tables, block_size, layout or ["NHD"], dtype)
     cases = [case for case in cases if filter in case.key]
     if not cases:
-        raise InputError(f"no case is left: none of the keys contains {filter!r}; --dry-run without --filter lists them" if filter
-                         else "no case is left: simulated tables exist only of a snapshot, at its own block size")
+        raise InputError(f"no case is left: none of the keys contains {filter!r}; --dry-run without --filter lists them"
+                         if filter else "no case is left: simulated tables exist only of a snapshot, at its block size")
     if dry_run:
         print("\n".join(case.key for case in cases))
         return
@@ -70,44 +88,71 @@ def bench_kernel(
     _show(rows, Format.json if json else format, quiet=quiet)
     if output is not None:
         _write(output, rows)
-    wrong = [row for row in rows if not row.passed]
-    for row in wrong:
-        print(f"pagesim: {row.key}: wrong: worst row error {row.error_worst:.2e}, mean {row.error_mean:.2e}; not timed", file=sys.stderr)
-    raise typer.Exit(1 if wrong else 0)
+    for row in rows:
+        if not row.passed:
+            print(f"pagesim: {row.key}: wrong: worst row error {row.error_worst:.2e}, mean {row.error_mean:.2e}; "
+                  "not timed", file=sys.stderr)
+    raise typer.Exit(0 if all(row.passed for row in rows) else 1)
 
 
 def _require_extra() -> None:
     try:
-        import torch  # noqa: F401
-        import triton  # noqa: F401
+        import torch
+        import triton
     except ImportError as error:
         raise MissingExtra(f"bench-kernel needs torch and triton ({error}): pip install 'pagesim[kernel]'") from None
+    del torch, triton
 
 
-def _workloads(source: Path | None, names: list[str], heads: str, head_dim: int) -> "list[Workload]":
-    from pagesim.core.blocktables import load
-    from pagesim.kernels.workloads import builtin, from_snapshot
+def _builtin(names: "list[str] | tuple[str, ...]") -> "list[Workload]":
+    from pagesim.kernels.workloads import builtin
 
     known = builtin()
     for name in names:
         if name not in known:
             raise InputError(f"--workload must be one of {', '.join(known)}, got {name!r}")
-    chosen = [known[name] for name in names]
-    if source is not None:
-        if source.suffix != ".npz":
-            raise InputError(f"{source}: give a snapshot (.npz); pagesim simulate CONFIG --snapshot peak -o DIR writes one")
-        query, _, kv = heads.partition("/")
-        if not (query.isdigit() and kv.isdigit() and int(kv) > 0 and int(query) % int(kv) == 0 and int(query) > 0):
+    return [known[name] for name in names]
+
+
+def _tables(source: Path, when: str, overrides: tuple[str, ...], *, quiet: bool) -> "list[tuple[str, BlockTables]]":
+    """Named block tables: of a snapshot, or of each case of a config at that moment."""
+    from pagesim.core.blocktables import load
+
+    if source.suffix == ".npz":
+        if overrides:
+            raise InputError(f"{source} is a snapshot; --set needs a config")
+        tables = load(source)
+        return [(str(tables.origin.get("case", source.stem)).replace(" ", "-").replace("/", "-"), tables)]
+    from pagesim.cli.first_use import compile_first
+    from pagesim.config import load as load_config
+    from pagesim.experiment.snapshots import moment, snapshot
+
+    cases = load_config(source, overrides).cases
+    compile_first([case.allocator for case in cases], quiet=quiet)
+    return [(case.name.replace(" ", "-").replace("/", "-"), snapshot(case, moment(when))) for case in cases]
+
+
+def _simulated(name: str, tables: "BlockTables", heads: str | None, head_dim: int | None) -> "Workload":
+    from pagesim.kernels.workloads import from_snapshot
+
+    if not (tables.lengths > 0).any():
+        raise InputError(f"{name}: no sequence holds a token at that moment; choose another with --snapshot")
+    shape = tables.origin.get("model") or _UNKNOWN_MODEL
+    q, kv = str(shape["num_q_heads"]), str(shape["num_kv_heads"])
+    if heads is not None:
+        q, _, kv = heads.partition("/")
+        if not (q.isdigit() and kv.isdigit() and int(kv) > 0 and int(q) > 0 and int(q) % int(kv) == 0):
             raise InputError(f"--heads must be query heads and KV heads that divide them, such as 32/8, got {heads!r}")
-        chosen.append(from_snapshot(source.stem, load(source), num_q_heads=int(query), num_kv_heads=int(kv), head_dim=head_dim))
-    return chosen or [known[name] for name in ("W1", "W2", "W3", "W4", "W5")]
+    return from_snapshot(name, tables, num_q_heads=int(q), num_kv_heads=int(kv), head_dim=head_dim or shape["head_dim"])
 
 
-def _measure(cases: "list[Case]", repeat: int, seed: int, output: Path | None, *, resume: bool, quiet: bool) -> "list[Row]":
-    from pagesim.kernels.bench import Bench, read_rows, run_cases, write_row
+def _measure(cases: "list[Case]", repeat: int, seed: int, output: Path | None, *, resume: bool,
+             quiet: bool) -> "list[Row]":
+    from pagesim.kernels.bench import Bench, run_cases
+    from pagesim.kernels.measurement import read_rows, write_row
 
     bench = Bench([case.workload for case in cases], cases[0].dtype, seed=seed)
-    log = output / "rows.jsonl" if output is not None else None
+    log = None if output is None else output / "rows.jsonl"
     done = read_rows(log) if resume and log is not None else {}
     if log is not None:
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -123,75 +168,39 @@ def _measure(cases: "list[Case]", repeat: int, seed: int, output: Path | None, *
         rows.append(row)
         if log is not None and row.key not in done:
             write_row(log, row)
-        note(f"{len(rows)} of {len(cases)}: {row.key}: " + (f"{row.graph_us:.1f} µs, {100 * row.ceiling_share:.1f} % of the read ceiling" if row.passed else "WRONG"))
+        said = f"{row.graph_us:.1f} µs, {100 * row.ceiling_share:.1f} % of the read ceiling" if row.passed else "WRONG"
+        note(f"{len(rows)} of {len(cases)}: {row.key}: {said}")
     return rows
 
 
-def _cells(row: "Row", ratio: float | None) -> tuple[str, ...]:
-    def text(value: float | None, form: str, factor: float = 1) -> str:
-        return "–" if value is None else format(factor * value, form)
-    return (row.workload, row.kernel, row.tables, str(row.block_size), row.layout, text(row.graph_us, ".1f"), text(row.graph_p20_us, ".1f"),
-            text(row.graph_p80_us, ".1f"), text(row.eager_us, ".1f"), text(row.gb_per_s, ",.0f"), text(row.ceiling_share, ".1f", 100) + " %",
-            text(ratio, ".3f"), f"{row.error_worst:.1e}")
-
-
 def _show(rows: "list[Row]", form: Format, *, quiet: bool) -> None:
-    from pagesim.kernels.bench import advice, over_contiguous
-
-    if form is Format.json:
-        print(_document(rows))
-        return
-    if form is Format.csv:
-        print(_csv(rows), end="")
-        return
     from pagesim.cli.console import print_tables
+    from pagesim.kernels.measurement import advice, as_csv, as_json
     from pagesim.report.tables import Sheet
 
-    ratios = over_contiguous(rows)
-    if rows:
-        where = rows[0].environment
-        title = (f"{where['gpu']}, driver {where['driver']}, torch {where['torch']}, triton {where['triton']}; "
-                 f"copy {rows[0].copy_gb_per_s:,.0f} GB/s, {rows[0].dtype}")
-        print_tables([Sheet(title, COLUMNS, tuple(_cells(row, ratios.get(row.key)) for row in rows))])
-    if not quiet:
-        print("\n".join(advice(rows)))
+    if form is Format.json:
+        print(as_json(rows))
+    elif form is Format.csv:
+        print(as_csv(rows), end="")
+    elif rows:
+        from pagesim.cli.bench_table import COLUMNS, cells, title
 
-
-def _document(rows: "list[Row]") -> str:
-    import json
-    from dataclasses import asdict
-
-    from pagesim.kernels.bench import advice, fit_linear, over_contiguous
-
-    ratios = over_contiguous(rows)
-    listed = [{**asdict(row), "over_contiguous": ratios.get(row.key)} for row in rows]
-    return json.dumps({"schema": 1, "rows": listed, "advice": advice(rows), "linear_one_layer": fit_linear(rows)}, indent=1)
-
-
-def _csv(rows: "list[Row]") -> str:
-    import csv
-    import io
-    from dataclasses import asdict
-
-    from pagesim.kernels.bench import over_contiguous
-
-    ratios = over_contiguous(rows)
-    text = io.StringIO()
-    flat = [{**{k: v for k, v in asdict(row).items() if k != "environment"}, "over_contiguous": ratios.get(row.key), **row.environment} for row in rows]
-    if flat:
-        writer = csv.DictWriter(text, flat[0])
-        writer.writeheader()
-        writer.writerows(flat)
-    return text.getvalue()
+        print_tables([Sheet(title(rows), COLUMNS, cells(rows))])
+        if not quiet:
+            print("\n".join(advice(rows)))
 
 
 def _write(folder: Path, rows: "list[Row]") -> None:
-    (folder / "rows.csv").write_text(_csv(rows))
-    (folder / "bench.json").write_text(_document(rows) + "\n")
+    from pagesim.kernels.measurement import as_csv, as_json
+
+    (folder / "rows.csv").write_text(as_csv(rows))
+    (folder / "bench.json").write_text(as_json(rows) + "\n")
     try:
-        import matplotlib  # noqa: F401
+        import matplotlib
     except ImportError:
-        print("no picture: matplotlib is not installed", file=sys.stderr)
+        print("pagesim: no bench.png: matplotlib is not installed", file=sys.stderr)
         return
+    del matplotlib
     from pagesim.kernels.bench_plot import plot
+
     plot(rows, folder / "bench.png")

@@ -26,14 +26,21 @@ class GeneralPlan:
     """Items, cuts and room for partial results of the general kernel, with the same use as ``HopperPlan``.
 
     Attributes:
-        capacity_tokens: total of the lengths that an update may bring.  Given, buffers keep their addresses and are padded
-            to the most items that any batch of so many tokens is cut into.
+        capacity_tokens: total of the lengths that an update may bring.  Given, buffers keep their addresses and are
+            padded to the most items that any batch of so many tokens is cut into.
     """
 
     kernel = "general"
 
-    def __init__(self, q: torch.Tensor, num_kv_heads: int, lengths: np.ndarray, num_sms: int, window: int | None,
-                 capacity_tokens: int | None):
+    def __init__(
+        self,
+        q: torch.Tensor,
+        num_kv_heads: int,
+        lengths: np.ndarray,
+        num_sms: int,
+        window: int | None,
+        capacity_tokens: int | None,
+    ):
         self._shape, self._num_kv_heads, self._num_sms, self._window = q.shape, num_kv_heads, num_sms, window
         self.capacity_tokens = max(int(np.sum(lengths)), capacity_tokens or 0)
         self._pad = most_items(len(lengths), self.capacity_tokens, num_kv_heads, num_sms) if capacity_tokens else 0
@@ -43,8 +50,15 @@ class GeneralPlan:
 
     def _cut(self, lengths: np.ndarray, device: torch.device | str) -> Split:
         most = item_tokens(int(np.sum(lengths)), self._num_kv_heads, self._num_sms)
-        return split(lengths, most, device=device, q_len=self._shape[1], window=self._window, pad_items=self._pad,
-                     pad_cuts=self._pad and len(lengths))
+        return split(
+            lengths,
+            most,
+            device=device,
+            q_len=self._shape[1],
+            window=self._window,
+            pad_items=self._pad,
+            pad_cuts=self._pad and len(lengths),
+        )
 
     def update(self, lengths: np.ndarray) -> None:
         """Plan for these visible tokens.
@@ -54,11 +68,15 @@ class GeneralPlan:
         """
         total = int(np.sum(lengths))
         if len(lengths) != self._shape[0] or (self._pad and total > self.capacity_tokens):
-            raise InputError(f"the plan is for {self._shape[0]} sequences of at most {self.capacity_tokens} tokens together, got "
-                             f"{len(lengths)} of {total}; give plan_decode a larger capacity_tokens")
+            raise InputError(
+                f"the plan is for {self._shape[0]} sequences of at most {self.capacity_tokens} tokens together, got "
+                f"{len(lengths)} of {total}; give plan_decode a larger capacity_tokens"
+            )
         new = self._cut(lengths, "cpu")
         if not self._pad:
-            self.split = Split(new.items.to(self.split.items.device), new.cuts.to(self.split.cuts.device), new.num_parts)
+            self.split = Split(
+                new.items.to(self.split.items.device), new.cuts.to(self.split.cuts.device), new.num_parts
+            )
             if new.num_parts > len(self.workspace.out):
                 self.workspace = general.make_workspace(new.num_parts, *self._shape[1:], self.workspace.out.device)
             return
@@ -73,8 +91,17 @@ def _device(index: int | None) -> tuple[tuple[int, int], int]:
     return (properties.major, properties.minor), properties.multi_processor_count
 
 
-def why_general(q: torch.Tensor, k_cache: torch.Tensor, lengths: np.ndarray, *, layout: str, window: int | None = None,
-                softcap: float | None = None, k_scale: float = 1.0, v_scale: float = 1.0) -> str | None:
+def why_general(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    lengths: np.ndarray,
+    *,
+    layout: str,
+    window: int | None = None,
+    softcap: float | None = None,
+    k_scale: float = 1.0,
+    v_scale: float = 1.0,
+) -> str | None:
     """The rule: what keeps this batch from the Hopper kernel; None where that kernel runs."""
     if q.device.type != "cuda":
         return f"the device is {q.device.type}"
@@ -83,21 +110,40 @@ def why_general(q: torch.Tensor, k_cache: torch.Tensor, lengths: np.ndarray, *, 
     rows = q.shape[1] * (q.shape[2] // pool.num_kv_heads)
     reasons = [
         (capability != (9, 0), f"compute capability is {capability[0]}.{capability[1]}, not 9.0"),
-        (q.dtype not in (torch.bfloat16, torch.float16) or k_cache.dtype != q.dtype, f"dtypes are {q.dtype} and {k_cache.dtype}, not bf16 or fp16"),
+        (
+            q.dtype not in (torch.bfloat16, torch.float16) or k_cache.dtype != q.dtype,
+            f"dtypes are {q.dtype} and {k_cache.dtype}, not bf16 or fp16",
+        ),
         (pool.head_dim not in (64, 128), f"head_dim is {pool.head_dim}, not 64 or 128"),
         (pool.num_kv_heads % 4 != 0, f"{pool.num_kv_heads} KV heads are not a multiple of 4"),
         (rows > 16, f"{rows} query rows to a KV head are more than 16"),
         (window is not None or softcap is not None, "of a window or a soft cap"),
         (k_scale != 1.0 or v_scale != 1.0, "of scales"),
-        (any(stride % 16 for stride in pool[4:]) or k_cache.data_ptr() % 16, "a stride of the pool is not a multiple of 16 elements"),
-        (int(np.sum(-(-lengths // 16))) * (pool.num_kv_heads // 4) < 2 * MIN_HOPPER_TILES * num_sms, "the batch is small"),
+        (
+            any(stride % 16 for stride in pool[4:]) or k_cache.data_ptr() % 16,
+            "a stride of the pool is not a multiple of 16 elements",
+        ),
+        (
+            int(np.sum(-(-lengths // 16))) * (pool.num_kv_heads // 4) < 2 * MIN_HOPPER_TILES * num_sms,
+            "the batch is small",
+        ),
     ]
     return next((reason for holds, reason in reasons if holds), None)
 
 
-def plan_decode(q: torch.Tensor, k_cache: torch.Tensor, lengths: np.ndarray, *, layout: str, window: int | None = None,
-                softcap: float | None = None, k_scale: float = 1.0, v_scale: float = 1.0, kernel: str | None = None,
-                capacity_tokens: int | None = None):
+def plan_decode(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    lengths: np.ndarray,
+    *,
+    layout: str,
+    window: int | None = None,
+    softcap: float | None = None,
+    k_scale: float = 1.0,
+    v_scale: float = 1.0,
+    kernel: str | None = None,
+    capacity_tokens: int | None = None,
+):
     """Choose a kernel by ``why_general`` and plan for it.
 
     Args:
@@ -110,7 +156,9 @@ def plan_decode(q: torch.Tensor, k_cache: torch.Tensor, lengths: np.ndarray, *, 
         InputError: an unknown kernel, or one that does not take this shape.
     """
     lengths = np.asarray(lengths, np.int64)
-    reason = why_general(q, k_cache, lengths, layout=layout, window=window, softcap=softcap, k_scale=k_scale, v_scale=v_scale)
+    reason = why_general(
+        q, k_cache, lengths, layout=layout, window=window, softcap=softcap, k_scale=k_scale, v_scale=v_scale
+    )
     if kernel not in (None, *KERNELS):
         raise InputError(f"kernel must be one of {', '.join(KERNELS)}, got {kernel!r}")
     if kernel == "hopper" and reason not in (None, "the batch is small"):
@@ -120,24 +168,62 @@ def plan_decode(q: torch.Tensor, k_cache: torch.Tensor, lengths: np.ndarray, *, 
     if kernel == "general" or (kernel is None and reason is not None):
         return GeneralPlan(q, pool.num_kv_heads, lengths, num_sms, window, capacity_tokens)
     from pagesim.kernels import hopper_launch  # Gluon is imported only where it can run
+
     shape = hopper_launch.make_shape(q.shape[1], q.shape[2], pool.num_kv_heads, pool.head_dim, pool.block_size)
     return hopper_launch.HopperPlan(shape, pool.num_kv_heads, lengths, num_sms, q.device)
 
 
-def paged_decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, lengths: torch.Tensor,
-                 plan, *, layout: str, scale: float | None = None, window: int | None = None, softcap: float | None = None,
-                 k_scale: float = 1.0, v_scale: float = 1.0, out: torch.Tensor | None = None) -> torch.Tensor:
+def paged_decode(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    block_table: torch.Tensor,
+    lengths: torch.Tensor,
+    plan,
+    *,
+    layout: str,
+    scale: float | None = None,
+    window: int | None = None,
+    softcap: float | None = None,
+    k_scale: float = 1.0,
+    v_scale: float = 1.0,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
     """Attention of each sequence's last ``q_len`` tokens over its paged cache; arguments as for ``decode.decode``.
 
     ``plan`` must have been made or updated from the same lengths; window and softcap must be those it was made for.
     """
     if plan.kernel == "general":
-        return general.decode(q, k_cache, v_cache, block_table, lengths, plan.split, layout=layout, scale=scale, window=window,
-                              softcap=softcap, k_scale=k_scale, v_scale=v_scale, out=out, workspace=plan.workspace)
+        return general.decode(
+            q,
+            k_cache,
+            v_cache,
+            block_table,
+            lengths,
+            plan.split,
+            layout=layout,
+            scale=scale,
+            window=window,
+            softcap=softcap,
+            k_scale=k_scale,
+            v_scale=v_scale,
+            out=out,
+            workspace=plan.workspace,
+        )
     from pagesim.kernels import hopper_launch
+
     if plan.num_seqs != len(q) or (window, softcap, k_scale, v_scale) != (None, None, 1.0, 1.0):
         raise InputError(f"the plan is for {plan.num_seqs} sequences without window, softcap and scales")
     out = torch.empty_like(q) if out is None else out
-    hopper_launch.decode(q, k_cache, v_cache, block_table, lengths, plan, layout=layout, scale=q.shape[-1] ** -0.5 if scale is None else scale,
-                         out=out)
+    hopper_launch.decode(
+        q,
+        k_cache,
+        v_cache,
+        block_table,
+        lengths,
+        plan,
+        layout=layout,
+        scale=q.shape[-1] ** -0.5 if scale is None else scale,
+        out=out,
+    )
     return out

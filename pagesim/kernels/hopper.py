@@ -1,9 +1,9 @@
-"""Paged decode for Hopper in Triton's Gluon dialect: one persistent CTA per SM streams tiles through a ring in shared memory.
+"""Paged decode for Hopper in Triton's Gluon dialect: one persistent CTA per SM, a ring of tiles in its shared memory.
 
-A CTA works on 8 (or 4) KV heads at once: 16 tokens of them are 32 KiB.  Warp h computes head h alone, so neither softmax
-nor products move data between warps.  A producer (``hopper_producers``) walks the CTA's records (``plan``) and keeps the
-ring full across their boundaries: the memory pipeline never drains.  Three slots: a deeper ring queues more in the memory
-system and shares bandwidth less evenly, and was slower.
+A CTA works on 8 (or 4) KV heads at once: 16 tokens of them are 32 KiB.  Warp h computes head h alone, so neither
+softmax nor products move data between warps.  A producer (``hopper_producers``) walks the CTA's records (``plan``) and
+keeps the ring full across their boundaries: the memory pipeline never drains.  Three slots: a deeper ring queues more
+in the memory system and shares bandwidth less evenly, and was slower.
 """
 
 from triton.experimental import gluon
@@ -36,7 +36,7 @@ SHARE = gl.constexpr(p.SHARE)
 @gluon.jit
 def _step(q, m, total, acc, box, phase, limit, tokens, row_token, scale_log2, ring, full, empty, MASK: gl.constexpr,
           mma: gl.constexpr, S: gl.constexpr):
-    """Attend to one tile.  With MASK, row r sees the first ``limit + row_token[r]`` tokens of it, and ``tokens`` exist."""
+    """Attend to one tile.  With MASK, row r sees its first ``limit + row_token[r]`` tokens, and ``tokens`` exist."""
     SHAPE: gl.constexpr = [S.HEADS, TILE, S.HEAD_DIM]
     rhs: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
     mbarrier.wait(full.index(box), phase)
@@ -76,8 +76,8 @@ def _read(mail, letter, FIELD: gl.constexpr, WARPS: gl.constexpr):
 
 
 @gluon.jit
-def _consumer(q_ptr, ring, full, empty, mail, posted, taken, records, first_record, counters, partial, lse, out, scale_log2,
-              S: gl.constexpr):
+def _consumer(q_ptr, ring, full, empty, mail, posted, taken, records, first_record, counters, partial, lse, out,
+              scale_log2, S: gl.constexpr):
     """Attend to the tiles that arrive, record by record; write whole rows, merge cut ones."""
     HEADS: gl.constexpr = S.HEADS
     D: gl.constexpr = S.HEAD_DIM
@@ -87,8 +87,8 @@ def _consumer(q_ptr, ring, full, empty, mail, posted, taken, records, first_reco
     qh = gl.arange(0, HEADS, gl.SliceLayout(1, gl.SliceLayout(2, lhs)))
     qr = gl.arange(0, M, gl.SliceLayout(0, gl.SliceLayout(2, lhs)))
     qd = gl.arange(0, D, gl.SliceLayout(0, gl.SliceLayout(1, lhs)))
-    q_at = (qr // S.Q_GROUP * (S.NUM_Q_HEADS * D) + qr % S.Q_GROUP * D)[None, :, None] + (qh * (S.Q_GROUP * D))[:, None, None] \
-        + qd[None, None, :]
+    q_at = (qr // S.Q_GROUP * (S.NUM_Q_HEADS * D) + qr % S.Q_GROUP * D)[None, :, None] \
+        + (qh * (S.Q_GROUP * D))[:, None, None] + qd[None, None, :]
     q_mask = (qr < ROWS)[None, :, None] & (qh >= 0)[:, None, None] & (qd >= 0)[None, None, :]
     oh = gl.arange(0, HEADS, gl.SliceLayout(1, gl.SliceLayout(2, mma)))
     orow = gl.arange(0, M, gl.SliceLayout(0, gl.SliceLayout(2, mma)))
@@ -114,7 +114,8 @@ def _consumer(q_ptr, ring, full, empty, mail, posted, taken, records, first_reco
     mbarrier.wait(posted.index(letter), letter_phase)
     seq = _read(mail, letter, SEQ, HEADS)
     while seq >= 0:
-        q_offset = seq.to(gl.int64) * (S.Q_LEN * S.NUM_Q_HEADS * D) + _read(mail, letter, GROUP, HEADS) * (HEADS * S.Q_GROUP * D)
+        q_offset = seq.to(gl.int64) * (S.Q_LEN * S.NUM_Q_HEADS * D)
+        q_offset += _read(mail, letter, GROUP, HEADS) * (HEADS * S.Q_GROUP * D)
         q = gl.load(q_ptr + q_offset + q_at, mask=q_mask, other=0.0)
         first = _read(mail, letter, FIRST_TILE, HEADS)
         num_tiles = _read(mail, letter, NUM_TILES, HEADS)
@@ -130,11 +131,11 @@ def _consumer(q_ptr, ring, full, empty, mail, posted, taken, records, first_reco
         total = gl.zeros([HEADS, M, TILE], gl.float32, mma)
         acc = gl.zeros([HEADS, M, D], gl.float32, mma)
         for t in range(num_full):
-            m, total, acc, box, phase = _step(q, m, total, acc, box, phase, TILE, TILE, row_token, scale_log2, ring, full,
-                                              empty, False, mma, S)
+            m, total, acc, box, phase = _step(q, m, total, acc, box, phase, TILE, TILE, row_token, scale_log2, ring,
+                                              full, empty, False, mma, S)
         for t in range(num_full, num_tiles):
-            m, total, acc, box, phase = _step(q, m, total, acc, box, phase, limit - t * TILE, left - t * TILE, row_token,
-                                              scale_log2, ring, full, empty, True, mma, S)
+            m, total, acc, box, phase = _step(q, m, total, acc, box, phase, limit - t * TILE, left - t * TILE,
+                                              row_token, scale_log2, ring, full, empty, True, mma, S)
         row_sum = gl.sum(total, 2)
         o = acc / gl.where(row_sum > 0, row_sum, 1.0)[:, :, None]  # nothing visible: zeros
         if slot < 0:
@@ -161,8 +162,8 @@ def _consumer(q_ptr, ring, full, empty, mail, posted, taken, records, first_reco
 
 
 @gluon.jit(do_not_specialize=["table_stride"])
-def decode(q, k, v, block_stride, token_stride, head_stride, table, first_record, records, counters, partial, lse, out, scale_log2,
-           table_stride, S: gl.constexpr, num_warps: gl.constexpr):
+def decode(q, k, v, block_stride, token_stride, head_stride, table, first_record, records, counters, partial, lse, out,
+           scale_log2, table_stride, S: gl.constexpr, num_warps: gl.constexpr):
     """Decode attention of one launch; ``hopper_launch`` says what the arguments are, ``S`` is its ``Shape``.
 
     ``k`` and ``v`` are TMA descriptors, or pointers where S.BOXES is False.
@@ -183,12 +184,15 @@ def decode(q, k, v, block_stride, token_stride, head_stride, table, first_record
         mbarrier.init(taken.index(j), count=1)
     if S.BOXES:
         gl.warp_specialize(
-            [(_consumer, (q, ring, full, empty, mail, posted, taken, records, first_record, counters, partial, lse, out, scale_log2, S)),
-             (fetch_boxes, (k, v, ring, full, empty, mail, posted, taken, table, first_record, records, table_stride, S))],
+            [(_consumer, (q, ring, full, empty, mail, posted, taken, records, first_record, counters, partial, lse, out,
+                          scale_log2, S)),
+             (fetch_boxes, (k, v, ring, full, empty, mail, posted, taken, table, first_record, records, table_stride,
+                            S))],
             [1], [40])
     else:
         gl.warp_specialize(
-            [(_consumer, (q, ring, full, empty, mail, posted, taken, records, first_record, counters, partial, lse, out, scale_log2, S)),
-             (fetch_tokens, (k, v, block_stride, token_stride, head_stride, ring, full, empty, mail, posted, taken, table, first_record,
-                             records, table_stride, S))],
+            [(_consumer, (q, ring, full, empty, mail, posted, taken, records, first_record, counters, partial, lse, out,
+                          scale_log2, S)),
+             (fetch_tokens, (k, v, block_stride, token_stride, head_stride, ring, full, empty, mail, posted, taken,
+                             table, first_record, records, table_stride, S))],
             [GATHER_WARPS], [96])

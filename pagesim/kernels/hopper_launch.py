@@ -59,7 +59,8 @@ def make_shape(q_len: int, num_q_heads: int, num_kv_heads: int, head_dim: int, b
     boxes = block_size % TILE.value == 0
     values = {"HEADS": 8 if num_kv_heads % 8 == 0 else 4, "NUM_Q_HEADS": num_q_heads, "Q_GROUP": group, "Q_LEN": q_len,
               "HEAD_DIM": head_dim, "ROWS_PADDED": triton.next_power_of_2(q_len * group), "UNITS_A_ROW": head_dim // 32,
-              "BOXES": boxes, "TILES_A_BLOCK": block_size // TILE.value if boxes else 0, "BLOCK_SIZE": 0 if boxes else block_size,
+              "BOXES": boxes, "TILES_A_BLOCK": block_size // TILE.value if boxes else 0,
+              "BLOCK_SIZE": 0 if boxes else block_size,
               "NUM_SLOTS": (2 if num_kv_heads > 8 else 3) * 128 // head_dim}
     return Shape(**{name: gl.constexpr(value) for name, value in values.items()})
 
@@ -75,7 +76,8 @@ class PlanBuffer:
         self._counters = p.max_counters(num_ctas)
         self._first = self._counters + -self._counters % 16
         self._records = self._first + num_ctas + 1 + -(num_ctas + 1) % 16
-        self._ints = torch.zeros(self._records + p.max_records(max_rows, num_ctas) * p.RECORD_INTS, dtype=torch.int32, device=device)
+        size = self._records + p.max_records(max_rows, num_ctas) * p.RECORD_INTS
+        self._ints = torch.zeros(size, dtype=torch.int32, device=device)
         self.counters = self._ints[:self._counters]
         self.first_record = self._ints[self._first:self._first + num_ctas + 1]
         self.records = self._ints[self._records:]
@@ -90,7 +92,8 @@ class PlanBuffer:
             raise InputError(f"the plan is for {plan.num_ctas} CTAs, its buffer for {self.num_ctas}")
         size = self._records + plan.records.size
         if size > len(self._ints):
-            raise InputError(f"the plan has {len(plan.records)} records, its buffer room for {len(self.records) // p.RECORD_INTS}")
+            raise InputError(f"the plan has {len(plan.records)} records, its buffer room for "
+                             f"{len(self.records) // p.RECORD_INTS}")
         host = np.zeros(size, np.int32)
         host[self._first:self._first + self.num_ctas + 1] = plan.first_record
         host[self._records:] = plan.records.ravel()
@@ -99,7 +102,7 @@ class PlanBuffer:
 
 
 class HopperPlan:
-    """Plan, counters and room for partial results of batches of one shape; made once, updated each step, used by all layers.
+    """Plan, counters and partial results of batches of one shape: made once, updated each step, used by all layers.
 
     Attributes:
         shape: what the kernel is compiled for.
@@ -129,7 +132,8 @@ class HopperPlan:
         """
         if len(lengths) != self.num_seqs:
             raise InputError(f"the plan is for {self.num_seqs} sequences, got {len(lengths)} lengths")
-        self.buffer.upload(p.make_plan(lengths, self.buffer.num_ctas, head_groups=self._head_groups, tile_tokens=TILE.value))
+        self.buffer.upload(p.make_plan(lengths, self.buffer.num_ctas, head_groups=self._head_groups,
+                                       tile_tokens=TILE.value))
 
 
 def descriptor(cache: torch.Tensor, layout: str, shape: Shape) -> TensorDescriptor:
@@ -137,7 +141,8 @@ def descriptor(cache: torch.Tensor, layout: str, shape: Shape) -> TensorDescript
     g = geometry(cache, layout)
     swizzled = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=4)
     return TensorDescriptor(cache, [g.num_blocks, g.num_kv_heads, g.block_size, g.head_dim],
-                            [g.block_stride, g.head_stride, g.token_stride, 1], [1, shape.HEADS.value, TILE.value, g.head_dim], swizzled)
+                            [g.block_stride, g.head_stride, g.token_stride, 1],
+                            [1, shape.HEADS.value, TILE.value, g.head_dim], swizzled)
 
 
 @dataclass(frozen=True)
@@ -150,23 +155,25 @@ class _Launch:
     strides: tuple[int, int, int]
 
 
-def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, lengths: torch.Tensor,
-           plan: HopperPlan, *, layout: str, scale: float, out: torch.Tensor) -> None:
+def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor,
+           lengths: torch.Tensor, plan: HopperPlan, *, layout: str, scale: float, out: torch.Tensor) -> None:
     """Launch on the current stream; arguments as for ``dispatch.paged_decode``, checked and compiled for once.
 
     Triton's own launch takes longer than a small batch's kernel: what a plan's calls share is kept with the plan.
     """
-    key = (layout, k_cache.data_ptr(), v_cache.data_ptr(), (q.data_ptr() | out.data_ptr() | block_table.data_ptr()) % 16,
+    key = (layout, k_cache.data_ptr(), v_cache.data_ptr(),
+           (q.data_ptr() | out.data_ptr() | block_table.data_ptr()) % 16,
            *((x.shape, x.stride(), x.dtype, x.device) for x in (q, k_cache, v_cache, block_table, lengths, out)))
     launch = plan.launches.get(key)
     if launch is None:
         check_decode(q, k_cache, v_cache, block_table, lengths, out, layout=layout, window=None)
         launch = plan.launches[key] = prepare(q, k_cache, v_cache, block_table, plan, layout, out)
-    launch.kernel[(plan.buffer.num_ctas, 1, 1)](*_arguments(q, launch.k, launch.v, launch.strides, block_table, plan, out, scale))
+    arguments = _arguments(q, launch.k, launch.v, launch.strides, block_table, plan, out, scale)
+    launch.kernel[(plan.buffer.num_ctas, 1, 1)](*arguments)
 
 
-def prepare(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, plan: HopperPlan, layout: str,
-            out: torch.Tensor) -> _Launch:
+def prepare(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, plan: HopperPlan,
+            layout: str, out: torch.Tensor) -> _Launch:
     """Compile, without running."""
     shape = plan.shape
     if shape.BOXES.value:
@@ -180,8 +187,9 @@ def prepare(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block
     return _Launch(kernel, k, v, strides)
 
 
-def _arguments(q: torch.Tensor, k: TensorDescriptor | torch.Tensor, v: TensorDescriptor | torch.Tensor, strides: tuple[int, int, int],
-               block_table: torch.Tensor, plan: HopperPlan, out: torch.Tensor, scale: float) -> tuple:
+def _arguments(q: torch.Tensor, k: TensorDescriptor | torch.Tensor, v: TensorDescriptor | torch.Tensor,
+               strides: tuple[int, int, int], block_table: torch.Tensor, plan: HopperPlan, out: torch.Tensor,
+               scale: float) -> tuple:
     buffer = plan.buffer
-    return (q, k, v, *strides, block_table, buffer.first_record, buffer.records, buffer.counters, plan.partial, plan.lse, out,
-            scale * LOG2E, block_table.stride(0), plan.shape, plan.shape.HEADS.value)
+    return (q, k, v, *strides, block_table, buffer.first_record, buffer.records, buffer.counters, plan.partial,
+            plan.lse, out, scale * LOG2E, block_table.stride(0), plan.shape, plan.shape.HEADS.value)

@@ -1,8 +1,8 @@
 """Merging the parts of a cut row inside the decode kernel, in Triton's Gluon dialect.
 
 A part leaves its normalized output and the base-2 log of its sum of exponents; a row's result is the mean of its parts
-weighted by those.  Work is counted in *units* of 32 output columns of one query row.  Of a row in few parts the CTA that
-arrives last merges everything; of a row in many, each sharing CTA waits for all parts and merges its share of the units.
+weighted by those.  Work is counted in *units* of 32 output columns of one query row.  Of a row in few parts the CTA
+that arrives last merges everything; of a row in many, each sharing CTA waits for all parts and merges its share.
 Counters only grow, so a graph can be replayed without clearing them; uploading a plan clears them.
 """
 
@@ -67,8 +67,8 @@ def merge_share(record, goal, counters, partial, lse, out, S: gl.constexpr):
 
 
 @gluon.jit
-def _merge(record, partial, lse, out, first_unit, end_unit, num_parts, S: gl.constexpr, U: gl.constexpr, P: gl.constexpr,
-           UNIT_THREADS: gl.constexpr, UNIT_WARPS: gl.constexpr):
+def _merge(record, partial, lse, out, first_unit, end_unit, num_parts, S: gl.constexpr, U: gl.constexpr,
+           P: gl.constexpr, UNIT_THREADS: gl.constexpr, UNIT_WARPS: gl.constexpr):
     """Merge units ``[first_unit, end_unit)`` of a row, U units by P parts at a time."""
     COLUMNS: gl.constexpr = 32
     layout: gl.constexpr = gl.BlockedLayout([1, 1, 4], [UNIT_THREADS, 4 // UNIT_THREADS, 8],

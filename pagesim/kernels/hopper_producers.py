@@ -1,7 +1,7 @@
-"""Feeding the ring of the Hopper kernel: each record posted to the consumer, its tiles fetched as far ahead as slots are free.
+"""Feeding the ring of the Hopper kernel: records posted to the consumer, tiles fetched as far ahead as slots are free.
 
-Two producers.  Where a tile of 16 tokens lies within one block, one warp fetches it by one TMA instruction.  Smaller and
-odd blocks are gathered by four warps with 16-byte asynchronous copies, each token's address looked up in the table.
+Two producers.  Where a tile of 16 tokens lies within one block, one warp fetches it by one TMA instruction.  Smaller
+and odd blocks are gathered by four warps with 16-byte asynchronous copies, each token looked up in the table.
 """
 
 from triton.experimental import gluon
@@ -47,7 +47,8 @@ def _post_end(letter, phase, mail, posted, taken, WARPS: gl.constexpr):
 
 
 @gluon.jit
-def fetch_boxes(k_desc, v_desc, ring, full, empty, mail, posted, taken, table, first_record, records, table_stride, S: gl.constexpr):
+def fetch_boxes(k_desc, v_desc, ring, full, empty, mail, posted, taken, table, first_record, records, table_stride,
+                S: gl.constexpr):
     """One warp; a tile is a TMA box (1 block, HEADS heads, 16 tokens, head_dim) of a pool of any strides."""
     BYTES: gl.constexpr = S.HEADS * TILE * S.HEAD_DIM * 2
     box = gl.to_tensor(0)
@@ -89,8 +90,8 @@ def fetch_boxes(k_desc, v_desc, ring, full, empty, mail, posted, taken, table, f
 
 
 @gluon.jit
-def fetch_tokens(k, v, block_stride, token_stride, head_stride, ring, full, empty, mail, posted, taken, table, first_record, records,
-                 table_stride, S: gl.constexpr):
+def fetch_tokens(k, v, block_stride, token_stride, head_stride, ring, full, empty, mail, posted, taken, table,
+                 first_record, records, table_stride, S: gl.constexpr):
     """Four warps; a tile is 16 tokens looked up one by one, copied in pieces of 16 bytes."""
     WARPS: gl.constexpr = GATHER_WARPS
     LANES: gl.constexpr = S.HEAD_DIM // 8

@@ -1,7 +1,7 @@
 """The kernels that can be measured, each made ready for one batch: ours, and what one would use instead.
 
-``PREPARE[name](batch)`` returns one call for each of the batch's tables; a call writes ``batch.out``.  Where a kernel does
-not take the batch, or its package is missing, it raises ``NotHere`` with the reason.
+``PREPARE[name](batch)`` returns one call for each of the batch's tables; a call writes ``batch.out``.  Where a kernel
+does not take the batch, or its package is missing, it raises ``NotHere`` with the reason.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from pagesim.kernels.dispatch import paged_decode, plan_decode
+from pagesim.kernels.prefill import prefill
 from pagesim.kernels.workloads import Workload
 
 Call = Callable[[], None]
@@ -46,10 +47,29 @@ class Batch:
 
 
 def ours(batch: Batch, kernel: str | None = None) -> list[Call]:
-    """The kernel that the rule chooses."""
+    """The decode kernel that the rule chooses; the prefill kernel where there are many queries."""
+    if batch.workload.is_prefill:
+        if kernel is not None:
+            raise NotHere("one prefill kernel only: ours")
+        return _prefill(batch)
     plan = plan_decode(batch.q, batch.k_cache, batch.workload.lengths, layout=batch.layout, kernel=kernel)
-    return [lambda table=table: paged_decode(batch.q, batch.k_cache, batch.v_cache, table, batch.lengths, plan, layout=batch.layout,
-                                             out=batch.out) for table in batch.tables]
+    return [
+        lambda table=table: paged_decode(
+            batch.q, batch.k_cache, batch.v_cache, table, batch.lengths, plan, layout=batch.layout, out=batch.out
+        )
+        for table in batch.tables
+    ]
+
+
+def _prefill(batch: Batch) -> list[Call]:
+    q_len, (q, out) = batch.workload.q_len, (x.flatten(0, 1) for x in (batch.q, batch.out))
+    first_query = torch.arange(len(batch.q) + 1, dtype=torch.int32, device=q.device) * q_len
+    return [
+        lambda table=table: prefill(
+            q, batch.k_cache, batch.v_cache, table, batch.lengths, first_query, q_len, layout=batch.layout, out=out
+        )
+        for table in batch.tables
+    ]
 
 
 def general(batch: Batch) -> list[Call]:
@@ -62,7 +82,11 @@ def gather_then_sdpa(batch: Batch) -> list[Call]:
         raise NotHere("one query token only")
     width = batch.tables[0].shape[1] * batch.block_size
     uniform = bool((batch.workload.lengths == width).all())
-    mask = None if uniform else (torch.arange(width, device=batch.q.device)[None, :] < batch.lengths[:, None])[:, None, None, :]
+    mask = (
+        None
+        if uniform
+        else (torch.arange(width, device=batch.q.device)[None, :] < batch.lengths[:, None])[:, None, None, :]
+    )
     q = batch.q.transpose(1, 2)
 
     def call(table: torch.Tensor) -> None:
@@ -81,11 +105,12 @@ def _in_order(blocks: torch.Tensor, batch: Batch) -> torch.Tensor:
 
 def sdpa(batch: Batch, backend: SDPBackend = SDPBackend.CUDNN_ATTENTION) -> list[Call]:
     """Torch's attention on a contiguous cache, without any table: what paging is held against."""
-    q = batch.q.transpose(1, 2)
+    q, causal = batch.q.transpose(1, 2), batch.workload.q_len > 1
 
     def call(k: torch.Tensor, v: torch.Tensor) -> None:
         with sdpa_kernel(backend):
-            batch.out.copy_(F.scaled_dot_product_attention(q, k, v, enable_gqa=True).transpose(1, 2))
+            out = F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
+        batch.out.copy_(out.transpose(1, 2))
 
     return [lambda k=k, v=v: call(k, v) for k, v in _contiguous(batch)]
 
@@ -101,6 +126,8 @@ def flex(batch: Batch) -> list[Call]:
     compiled = torch.compile(flex_attention)
     q = batch.q.transpose(1, 2).contiguous()
     pairs = _contiguous(batch)
+    if batch.workload.q_len != 1:
+        raise NotHere("one query token only")
 
     def call(k: torch.Tensor, v: torch.Tensor) -> None:
         batch.out.copy_(compiled(q, k, v, enable_gqa=True).transpose(1, 2))
@@ -109,16 +136,16 @@ def flex(batch: Batch) -> list[Call]:
 
 
 def _contiguous(batch: Batch) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """K and V of each table as (num_seqs, num_kv_heads, tokens, head_dim), views of a pool whose tables are contiguous."""
+    """K and V of each table as (num_seqs, num_kv_heads, tokens, head_dim): views, since the tables are contiguous."""
     lengths, size = batch.workload.lengths, batch.block_size
     if batch.table_kind != "contiguous" or batch.layout != "NHD":
         raise NotHere("contiguous NHD tables only")
-    if (lengths != lengths[0]).any() or lengths[0] % size or batch.workload.q_len != 1:
-        raise NotHere("sequences of one length, in whole blocks, with one query token only")
+    if (lengths != lengths[0]).any() or lengths[0] % size or batch.workload.q_len not in (1, lengths[0]):
+        raise NotHere("sequences of one length, in whole blocks, one query token or a whole prompt only")
     blocks = len(lengths) * int(lengths[0]) // size
 
     def view(cache: torch.Tensor, copy: int) -> torch.Tensor:
-        part = cache[copy * blocks:(copy + 1) * blocks]
+        part = cache[copy * blocks : (copy + 1) * blocks]
         return part.view(len(lengths), -1, *cache.shape[2:]).transpose(1, 2)
 
     return [(view(batch.k_cache, i), view(batch.v_cache, i)) for i in range(len(batch.tables))]
@@ -127,7 +154,9 @@ def _contiguous(batch: Batch) -> list[tuple[torch.Tensor, torch.Tensor]]:
 def _csr(batch: Batch, table: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """FlashInfer's form of a table: offsets, ids, tokens of each last block."""
     counts = -(-batch.workload.lengths // batch.block_size)
-    used = torch.arange(table.shape[1], device=table.device)[None, :] < torch.from_numpy(counts).to(table.device)[:, None]
+    used = (
+        torch.arange(table.shape[1], device=table.device)[None, :] < torch.from_numpy(counts).to(table.device)[:, None]
+    )
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     last = (batch.workload.lengths - 1) % batch.block_size + 1
     device = table.device
@@ -147,16 +176,23 @@ def flashinfer(batch: Batch) -> list[Call]:
     calls = []
     for table in batch.tables:
         wrapper = package.BatchDecodeWithPagedKVCacheWrapper(shared, batch.layout, use_tensor_cores=True)
-        wrapper.plan(*_csr(batch, table), w.num_q_heads, w.num_kv_heads, w.head_dim, batch.block_size, q_data_type=batch.q.dtype,
-                     kv_data_type=batch.k_cache.dtype)
+        wrapper.plan(
+            *_csr(batch, table),
+            w.num_q_heads,
+            w.num_kv_heads,
+            w.head_dim,
+            batch.block_size,
+            q_data_type=batch.q.dtype,
+            kv_data_type=batch.k_cache.dtype,
+        )
         calls.append(lambda wrapper=wrapper: wrapper.run(q, (batch.k_cache, batch.v_cache), out=out))
     return calls
 
 
 def flashinfer_batch(batch: Batch) -> list[Call]:
     """FlashInfer's persistent BatchAttention."""
-    if (batch.workload.lengths < 1).any():
-        raise NotHere("no empty sequence")
+    if (batch.workload.lengths < 1).any() or batch.workload.is_prefill:
+        raise NotHere("decode without an empty sequence only")
     try:
         import flashinfer as package
     except ImportError:
@@ -170,8 +206,20 @@ def flashinfer_batch(batch: Batch) -> list[Call]:
         wrapper = package.BatchAttention(kv_layout=batch.layout)
         offsets, ids, _ = _csr(batch, table)
         try:
-            wrapper.plan(starts, offsets, ids, batch.lengths, w.num_q_heads, w.num_kv_heads, w.head_dim, w.head_dim,
-                         batch.block_size, causal=True, q_data_type=batch.q.dtype, kv_data_type=batch.k_cache.dtype)
+            wrapper.plan(
+                starts,
+                offsets,
+                ids,
+                batch.lengths,
+                w.num_q_heads,
+                w.num_kv_heads,
+                w.head_dim,
+                w.head_dim,
+                batch.block_size,
+                causal=True,
+                q_data_type=batch.q.dtype,
+                kv_data_type=batch.k_cache.dtype,
+            )
         except RuntimeError as error:  # its workspace is of a fixed size
             raise NotHere(f"flashinfer: {error}") from None
         calls.append(lambda wrapper=wrapper: wrapper.run(q, (batch.k_cache, batch.v_cache), out=out, lse=lse))
@@ -184,6 +232,7 @@ def flash_attention(batch: Batch) -> list[Call]:
         raise NotHere("NHD only")
     try:
         from flash_attn_interface import flash_attn_with_kvcache
+
         options = {"page_table": None}
     except ImportError:
         try:
@@ -196,7 +245,11 @@ def flash_attention(batch: Batch) -> list[Call]:
     name = next(iter(options))
 
     def call(table: torch.Tensor) -> None:
-        batch.out.copy_(flash_attn_with_kvcache(batch.q, batch.k_cache, batch.v_cache, cache_seqlens=batch.lengths, causal=True, **{name: table}))
+        batch.out.copy_(
+            flash_attn_with_kvcache(
+                batch.q, batch.k_cache, batch.v_cache, cache_seqlens=batch.lengths, causal=True, **{name: table}
+            )
+        )
 
     return [lambda table=table: call(table) for table in batch.tables]
 
@@ -210,10 +263,19 @@ def cudnn(batch: Batch) -> list[Call]:
     except ImportError:
         raise NotHere("cudnn is not installed: pip install nvidia-cudnn-frontend") from None
     from pagesim.kernels.peer_cudnn import prepare
+
     return prepare(package, batch)
 
 
 PREPARE: dict[str, Callable[[Batch], list[Call]]] = {
-    "ours": ours, "general": general, "gather+sdpa": gather_then_sdpa, "sdpa": sdpa, "sdpa-flash": sdpa_flash, "flex": flex,
-    "flashinfer": flashinfer, "flashinfer-batch": flashinfer_batch, "flash-attention": flash_attention, "cudnn": cudnn,
+    "ours": ours,
+    "general": general,
+    "gather+sdpa": gather_then_sdpa,
+    "sdpa": sdpa,
+    "sdpa-flash": sdpa_flash,
+    "flex": flex,
+    "flashinfer": flashinfer,
+    "flashinfer-batch": flashinfer_batch,
+    "flash-attention": flash_attention,
+    "cudnn": cudnn,
 }

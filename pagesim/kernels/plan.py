@@ -1,7 +1,7 @@
 """Cutting a batch among the CTAs of a GPU: which CTA attends to which tiles of which sequence.
 
-A *row* is one sequence for one group of KV heads; its tokens come in tiles of ``tile_tokens``.  A *part* is a run of tiles
-of one row on one CTA.  A row in several parts is *cut*: its parts leave partial results, which are merged.
+A *row* is one sequence for one group of KV heads; its tokens come in tiles of ``tile_tokens``.  A *part* is a run of
+tiles of one row on one CTA.  A row in several parts is *cut*: its parts leave partial results, which are merged.
 
 Two ways to cut, and one rule between them:
 

@@ -89,17 +89,24 @@ def read_ceiling(num_bytes: int, memory: torch.Tensor) -> Times:
     """
     words = memory.view(-1).view(torch.int32)
     sink = torch.zeros(1, dtype=torch.int32, device=memory.device)
-    flush = words[-FLUSH_BYTES // 4:]
+    flush = words[-FLUSH_BYTES // 4 :]
     best = None
     for block, loads, warps in READ_SHAPES:
         step = block * loads
         size = -(-num_bytes // 4 // step) * step
-        parts = [words[at:at + size] for at in range(0, len(words) - size + 1, size)[:8]]
-        calls = [lambda part=part: _read[(size // step,)](part, sink, BLOCK=block, LOADS=loads, num_warps=warps) for part in parts]
+        parts = [words[at : at + size] for at in range(0, len(words) - size + 1, size)[:8]]
+        calls = [
+            lambda part=part: _read[(size // step,)](part, sink, BLOCK=block, LOADS=loads, num_warps=warps)
+            for part in parts
+        ]
         # Reading something else first leaves the cache cold, and keeps the GPU busy while Python launches.  (After
         # writing, the dirty lines would be written back during the measured read.)
-        times = summary(_events([calls[i % len(calls)] for i in range(24)], before=lambda: _read[(len(flush) // 16384,)](
-            flush, sink, BLOCK=2048, LOADS=8, num_warps=4)))
+        times = summary(
+            _events(
+                [calls[i % len(calls)] for i in range(24)],
+                before=lambda: _read[(len(flush) // 16384,)](flush, sink, BLOCK=2048, LOADS=8, num_warps=4),
+            )
+        )
         best = times if best is None or times.median_us < best.median_us else best
     return best
 
@@ -108,7 +115,7 @@ def copy_ceiling(memory: torch.Tensor) -> float:
     """GB/s (1e9), bytes read plus bytes written, of copying one half of ``memory`` over the other."""
     flat = memory.view(-1)
     half = len(flat) // 2
-    times = time_eager([lambda: flat[:half].copy_(flat[half:2 * half])], 8)
+    times = time_eager([lambda: flat[:half].copy_(flat[half : 2 * half])], 8)
     return 2 * half * flat.element_size() / times.median_us / 1e3
 
 
@@ -116,10 +123,23 @@ def environment() -> dict[str, str]:
     """What every figure depends on: GPU, driver, clocks, versions."""
     query = "driver_version,clocks.sm,clocks.mem,power.limit"
     try:
-        answer = subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader", "-i", str(torch.cuda.current_device())],
-                                capture_output=True, text=True, timeout=20, check=True).stdout
+        answer = subprocess.run(
+            ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader", "-i", str(torch.cuda.current_device())],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=True,
+        ).stdout
         driver, sm, memory, power = (part.strip() for part in answer.splitlines()[0].split(","))
     except (OSError, subprocess.SubprocessError, ValueError, IndexError):
         driver = sm = memory = power = "unknown"
-    return {"gpu": torch.cuda.get_device_name(), "driver": driver, "sm_clock": sm, "memory_clock": memory, "power_limit": power,
-            "torch": torch.__version__, "cuda": torch.version.cuda or "", "triton": triton.__version__}
+    return {
+        "gpu": torch.cuda.get_device_name(),
+        "driver": driver,
+        "sm_clock": sm,
+        "memory_clock": memory,
+        "power_limit": power,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda or "",
+        "triton": triton.__version__,
+    }

@@ -8,7 +8,11 @@ from pagesim.core.blocktables import BlockTables
 from pagesim.errors import InputError
 
 REAL_TABLES = ("contiguous", "simulated", "sorted", "shuffled")
-UNREAL_TABLES = ("same", "repeats")  # what other profilers use: every sequence on the same blocks; random ids with repeats
+UNREAL_TABLES = (
+    "same",
+    "repeats",
+)  # what other profilers use: every sequence on the same blocks; random ids with repeats
+MAX_DECODE_QUERIES = 16  # of a sequence; more are prefill
 TABLES = REAL_TABLES + UNREAL_TABLES
 
 
@@ -30,6 +34,16 @@ class Workload:
     head_dim: int = 128
     q_len: int = 1
     snapshot: BlockTables | None = field(default=None, repr=False)
+
+    @property
+    def is_prefill(self) -> bool:
+        return self.q_len > MAX_DECODE_QUERIES
+
+    @property
+    def flops(self) -> int:
+        """Operations of both products, over the pairs of query and visible token."""
+        pairs = self.q_len * self.lengths - self.q_len * (self.q_len - 1) // 2
+        return 4 * self.num_q_heads * self.head_dim * int(pairs.sum())
 
     @property
     def kv_bytes(self) -> int:
@@ -54,7 +68,7 @@ def _uniform(num_seqs: int, tokens: int) -> np.ndarray:
 
 
 def builtin() -> dict[str, Workload]:
-    """W1–W5, ragged batches, tiny ones, and several query tokens, by name."""
+    """W1–W5, ragged batches R, small ones, several query tokens, and prefill P of a prompt and of chunks, by name."""
     workloads = [
         Workload("W1", _uniform(64, 4096)),
         Workload("W2", _uniform(256, 1024)),
@@ -68,6 +82,8 @@ def builtin() -> dict[str, Workload]:
         Workload("b4x4k", _uniform(4, 4096)),
         Workload("b16x1k", _uniform(16, 1024)),
         Workload("W1q4", _uniform(64, 4096), q_len=4),
+        Workload("P1", _uniform(1, 8192), q_len=8192),
+        Workload("P4", _uniform(4, 8192), q_len=2048),
     ]
     shapes = [(128, 1024, 1.0), (128, 1024, 1.0), (128, 1024, 1.5), (64, 2048, 1.0), (256, 512, 1.0)]
     workloads += [Workload(f"R{i + 1}", ragged(*shape, seed=200 + i)) for i, shape in enumerate(shapes)]
@@ -87,9 +103,12 @@ def num_blocks_for(workload: Workload, block_size: int, kind: str, copies: int) 
     return copies * int((-(-workload.lengths // block_size)).sum())
 
 
-def make_tables(workload: Workload, block_size: int, num_blocks: int, kind: str, copies: int, seed: int = 0) -> list[np.ndarray]:
-    """``copies`` tables over one pool, disjoint but for the unreal kinds: int32, shape (num_seqs, max_blocks), 0 behind a row's end.
+def make_tables(
+    workload: Workload, block_size: int, num_blocks: int, kind: str, copies: int, seed: int = 0
+) -> list[np.ndarray]:
+    """``copies`` tables over one pool: int32, shape (num_seqs, max_blocks), 0 behind a row's end.
 
+    They are disjoint but for the unreal kinds.
     Measuring them in turn keeps each from finding the last one's blocks in the cache.
 
     Raises:
@@ -117,7 +136,7 @@ def make_tables(workload: Workload, block_size: int, num_blocks: int, kind: str,
         elif kind == "same":
             table[:] = copy * total + np.arange(used.shape[1])
         else:
-            table[used] = ids[copy * total:(copy + 1) * total]
+            table[used] = ids[copy * total : (copy + 1) * total]
         if kind == "sorted":
             table = np.where(used, np.sort(np.where(used, table, np.iinfo(np.int32).max), 1), 0).astype(np.int32)
         tables.append(table)

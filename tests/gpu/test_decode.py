@@ -18,7 +18,9 @@ def run(case, kernel, *, plan=None, out=None):
     if plan is None:
         plan = plan_decode(case.q, case.k_cache, case.lengths, kernel=kernel, **case.options)
     out = case.poisoned_out() if out is None else out
-    paged_decode(case.q, case.k_cache, case.v_cache, case.block_table, case.lengths_tensor(), plan, out=out, **case.options)
+    paged_decode(
+        case.q, case.k_cache, case.v_cache, case.block_table, case.lengths_tensor(), plan, out=out, **case.options
+    )
     return out
 
 
@@ -29,63 +31,148 @@ def check(case, out):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("block_size, layout, dtype, heads, q_len, head_dim", [
-    (16, "NHD", "bfloat16", (32, 8), 1, 128), (16, "HND", "bfloat16", (32, 8), 1, 128), (32, "NHD", "float16", (32, 8), 4, 128),
-    (48, "HND", "bfloat16", (56, 8), 2, 128), (64, "NHD", "bfloat16", (32, 32), 1, 128), (256, "HND", "float16", (16, 16), 3, 128),
-    (16, "NHD", "bfloat16", (4, 4), 1, 128), (16, "HND", "float16", (96, 12), 2, 128), (16, "NHD", "bfloat16", (128, 8), 1, 128),
-    (16, "NHD", "bfloat16", (32, 8), 1, 64), (64, "HND", "float16", (20, 4), 3, 64), (128, "NHD", "float16", (24, 8), 5, 128),
-    (1, "NHD", "bfloat16", (32, 8), 1, 128), (1, "HND", "float16", (20, 4), 2, 64), (8, "HND", "bfloat16", (32, 8), 4, 128),
-    (3, "NHD", "bfloat16", (16, 16), 1, 64), (24, "NHD", "float16", (28, 4), 2, 128), (40, "HND", "bfloat16", (32, 32), 1, 128),
-])
+@pytest.mark.parametrize(
+    "block_size, layout, dtype, heads, q_len, head_dim",
+    [
+        (16, "NHD", "bfloat16", (32, 8), 1, 128),
+        (16, "HND", "bfloat16", (32, 8), 1, 128),
+        (32, "NHD", "float16", (32, 8), 4, 128),
+        (48, "HND", "bfloat16", (56, 8), 2, 128),
+        (64, "NHD", "bfloat16", (32, 32), 1, 128),
+        (256, "HND", "float16", (16, 16), 3, 128),
+        (16, "NHD", "bfloat16", (4, 4), 1, 128),
+        (16, "HND", "float16", (96, 12), 2, 128),
+        (16, "NHD", "bfloat16", (128, 8), 1, 128),
+        (16, "NHD", "bfloat16", (32, 8), 1, 64),
+        (64, "HND", "float16", (20, 4), 3, 64),
+        (128, "NHD", "float16", (24, 8), 5, 128),
+        (1, "NHD", "bfloat16", (32, 8), 1, 128),
+        (1, "HND", "float16", (20, 4), 2, 64),
+        (8, "HND", "bfloat16", (32, 8), 4, 128),
+        (3, "NHD", "bfloat16", (16, 16), 1, 64),
+        (24, "NHD", "float16", (28, 4), 2, 128),
+        (40, "HND", "bfloat16", (32, 32), 1, 128),
+    ],
+)
 def test_the_hopper_kernel_is_right_for_ragged_lengths(hopper, block_size, layout, dtype, heads, q_len, head_dim):
-    case = make_case(RAGGED, num_q_heads=heads[0], num_kv_heads=heads[1], head_dim=head_dim, q_len=q_len, dtype=getattr(torch, dtype),
-                     block_size=block_size, layout=layout, device="cuda", seed=block_size + q_len)
+    case = make_case(
+        RAGGED,
+        num_q_heads=heads[0],
+        num_kv_heads=heads[1],
+        head_dim=head_dim,
+        q_len=q_len,
+        dtype=getattr(torch, dtype),
+        block_size=block_size,
+        layout=layout,
+        device="cuda",
+        seed=block_size + q_len,
+    )
     check(case, run(case, "hopper"))
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("block_size, group, head_dim, dtype, layout", [
-    (1, 4, 128, "bfloat16", "NHD"), (3, 1, 64, "float16", "HND"), (8, 8, 128, "bfloat16", "HND"), (16, 24, 80, "bfloat16", "NHD"),
-    (24, 3, 96, "float16", "NHD"), (64, 5, 192, "bfloat16", "HND"), (256, 7, 256, "float16", "NHD"), (16, 71, 64, "float16", "NHD"),
-    (16, 4, 128, "float32", "NHD"), (5, 1, 256, "float32", "HND"), (16, 4, 128, "float16", "HND"),
-])
+@pytest.mark.parametrize(
+    "block_size, group, head_dim, dtype, layout",
+    [
+        (1, 4, 128, "bfloat16", "NHD"),
+        (3, 1, 64, "float16", "HND"),
+        (8, 8, 128, "bfloat16", "HND"),
+        (16, 24, 80, "bfloat16", "NHD"),
+        (24, 3, 96, "float16", "NHD"),
+        (64, 5, 192, "bfloat16", "HND"),
+        (256, 7, 256, "float16", "NHD"),
+        (16, 71, 64, "float16", "NHD"),
+        (16, 4, 128, "float32", "NHD"),
+        (5, 1, 256, "float32", "HND"),
+        (16, 4, 128, "float16", "HND"),
+    ],
+)
 @pytest.mark.parametrize("q_len", [1, 4])
 def test_the_general_kernel_is_right_for_ragged_lengths(block_size, group, head_dim, dtype, layout, q_len):
-    case = make_case(RAGGED, num_q_heads=2 * group, num_kv_heads=2, head_dim=head_dim, q_len=q_len, dtype=getattr(torch, dtype),
-                     block_size=block_size, layout=layout, device="cuda", seed=group)
+    case = make_case(
+        RAGGED,
+        num_q_heads=2 * group,
+        num_kv_heads=2,
+        head_dim=head_dim,
+        q_len=q_len,
+        dtype=getattr(torch, dtype),
+        block_size=block_size,
+        layout=layout,
+        device="cuda",
+        seed=group,
+    )
     check(case, run(case, "general"))
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("window, softcap, scales, cache", [
-    (0, None, (1, 1), None), (64, None, (1, 1), None), (100, 30.0, (1, 1), None), (None, 5.0, (1, 1), None),
-    (None, None, (0.5, 2.0), "float8_e4m3fn"), (64, 20.0, (0.25, 3.0), "float8_e4m3fn"),
-])
+@pytest.mark.parametrize(
+    "window, softcap, scales, cache",
+    [
+        (0, None, (1, 1), None),
+        (64, None, (1, 1), None),
+        (100, 30.0, (1, 1), None),
+        (None, 5.0, (1, 1), None),
+        (None, None, (0.5, 2.0), "float8_e4m3fn"),
+        (64, 20.0, (0.25, 3.0), "float8_e4m3fn"),
+    ],
+)
 def test_the_general_kernel_is_right_with_windows_soft_caps_and_an_fp8_cache(window, softcap, scales, cache):
-    case = make_case(RAGGED, num_q_heads=8, num_kv_heads=2, head_dim=128, q_len=3, dtype=torch.bfloat16, window=window, softcap=softcap,
-                     k_scale=scales[0], v_scale=scales[1], cache_dtype=cache and getattr(torch, cache), device="cuda")
+    case = make_case(
+        RAGGED,
+        num_q_heads=8,
+        num_kv_heads=2,
+        head_dim=128,
+        q_len=3,
+        dtype=torch.bfloat16,
+        window=window,
+        softcap=softcap,
+        k_scale=scales[0],
+        v_scale=scales[1],
+        cache_dtype=cache and getattr(torch, cache),
+        device="cuda",
+    )
     check(case, run(case, "general"))
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel, block_size", [("hopper", 16), ("hopper", 8), ("general", 16)])
-@pytest.mark.parametrize("lengths", [[40_000], [33_000, 17, 20_000], [3000] * 40, [700] * 132, [9000, 9000, 5, 1], [2500] * 9])
+@pytest.mark.parametrize(
+    "lengths", [[40_000], [33_000, 17, 20_000], [3000] * 40, [700] * 132, [9000, 9000, 5, 1], [2500] * 9]
+)
 def test_rows_cut_into_few_and_many_parts_merge_right(hopper, kernel, block_size, lengths):
-    case = make_case(lengths, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, block_size=block_size, device="cuda")
+    case = make_case(
+        lengths,
+        num_q_heads=32,
+        num_kv_heads=8,
+        head_dim=128,
+        dtype=torch.bfloat16,
+        block_size=block_size,
+        device="cuda",
+    )
     check(case, run(case, kernel))
 
 
 @pytest.mark.gpu
 def test_a_row_whose_last_part_only_later_queries_see_merges_right(hopper):
     for length in (16 * 131 * 2 + 2, 16 * 131 * 2 + 1, 40_001):
-        case = make_case([length], num_q_heads=32, num_kv_heads=8, head_dim=128, q_len=4, dtype=torch.bfloat16, device="cuda")
+        case = make_case(
+            [length], num_q_heads=32, num_kv_heads=8, head_dim=128, q_len=4, dtype=torch.bfloat16, device="cuda"
+        )
         check(case, run(case, "hopper"))
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel", ["hopper", "general"])
 def test_queries_that_see_nothing_get_zeros_among_hundreds_of_empty_sequences(hopper, kernel):
-    case = make_case([0] * 300 + [5] + [0] * 300 + [2], num_q_heads=32, num_kv_heads=8, head_dim=128, q_len=4, dtype=torch.bfloat16, device="cuda")
+    case = make_case(
+        [0] * 300 + [5] + [0] * 300 + [2],
+        num_q_heads=32,
+        num_kv_heads=8,
+        head_dim=128,
+        q_len=4,
+        dtype=torch.bfloat16,
+        device="cuda",
+    )
     out = run(case, kernel)
     check(case, out)
     assert (out[0] == 0).all() and (out[-1, :2] == 0).all() and (out[-1, 2:] != 0).any()
@@ -94,8 +181,21 @@ def test_queries_that_see_nothing_get_zeros_among_hundreds_of_empty_sequences(ho
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel", ["hopper", "general"])
 def test_a_replayed_graph_follows_changed_lengths_tables_and_plans(hopper, kernel):
-    batches = [make_case(lengths, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda", seed=seed, spare_blocks=3)
-               for seed, lengths in enumerate([[2048] * 24, [40_000] + [5] * 23, [0, 1, 17, 4000] * 6, [2048] * 24, [100] * 24])]
+    batches = [
+        make_case(
+            lengths,
+            num_q_heads=32,
+            num_kv_heads=8,
+            head_dim=128,
+            dtype=torch.bfloat16,
+            device="cuda",
+            seed=seed,
+            spare_blocks=3,
+        )
+        for seed, lengths in enumerate(
+            [[2048] * 24, [40_000] + [5] * 23, [0, 1, 17, 4000] * 6, [2048] * 24, [100] * 24]
+        )
+    ]
     largest = max(batches, key=lambda c: c.k_cache.numel())
     k, v = torch.empty_like(largest.k_cache), torch.empty_like(largest.v_cache)
     table = torch.zeros((24, max(c.block_table.shape[1] for c in batches)), dtype=torch.int32, device="cuda")
@@ -106,9 +206,9 @@ def test_a_replayed_graph_follows_changed_lengths_tables_and_plans(hopper, kerne
     def load(case):
         for cache, source in ((k, case.k_cache), (v, case.v_cache)):
             cache.fill_(float("nan"))
-            cache[:len(source)] = source
+            cache[: len(source)] = source
         table.zero_()
-        table[:, :case.block_table.shape[1]] = case.block_table
+        table[:, : case.block_table.shape[1]] = case.block_table
         lengths.copy_(case.lengths_tensor())
         q.copy_(case.q)
         plan.update(case.lengths)
@@ -133,7 +233,9 @@ def test_a_replayed_graph_follows_changed_lengths_tables_and_plans(hopper, kerne
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel", ["hopper", "general"])
 def test_stale_plan_entries_counters_and_partials_are_never_read(hopper, kernel):
-    case = make_case([4000, 3, 900, 0], num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda")
+    case = make_case(
+        [4000, 3, 900, 0], num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda"
+    )
     plan = plan_decode(case.q, case.k_cache, case.lengths, kernel=kernel, layout="NHD")
     if kernel == "hopper":
         plan.buffer._ints.fill_(-7)
@@ -150,10 +252,22 @@ def test_stale_plan_entries_counters_and_partials_are_never_read(hopper, kernel)
 
 @pytest.mark.gpu
 def test_two_updates_without_a_wait_leave_each_launch_its_own_plan(hopper):
-    a = make_case([3000] * 16, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda", seed=1)
-    b = make_case([20_000, 7] + [0] * 14, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda", seed=2)
+    a = make_case(
+        [3000] * 16, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda", seed=1
+    )
+    b = make_case(
+        [20_000, 7] + [0] * 14,
+        num_q_heads=32,
+        num_kv_heads=8,
+        head_dim=128,
+        dtype=torch.bfloat16,
+        device="cuda",
+        seed=2,
+    )
     plan = plan_decode(a.q, a.k_cache, a.lengths, kernel="hopper", layout="NHD")
-    arguments = [(c.q, c.k_cache, c.v_cache, c.block_table, c.lengths_tensor(), c.poisoned_out(), c) for c in (a, b) * 10]
+    arguments = [
+        (c.q, c.k_cache, c.v_cache, c.block_table, c.lengths_tensor(), c.poisoned_out(), c) for c in (a, b) * 10
+    ]
     torch.cuda.synchronize()
     for q, k, v, table, lengths, out, case in arguments:
         plan.update(case.lengths)
@@ -165,13 +279,22 @@ def test_two_updates_without_a_wait_leave_each_launch_its_own_plan(hopper):
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel", ["hopper", "general"])
 def test_a_row_alone_and_in_a_batch_differ_by_rounding_only(hopper, kernel):
-    batch = make_case([5000, 300, 2000, 64], num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda")
+    batch = make_case(
+        [5000, 300, 2000, 64], num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda"
+    )
     out = run(batch, kernel)
     for seq in range(4):
-        lengths = batch.lengths[seq:seq + 1]
-        plan = plan_decode(batch.q[seq:seq + 1], batch.k_cache, lengths, kernel=kernel, layout="NHD")
-        alone = paged_decode(batch.q[seq:seq + 1], batch.k_cache, batch.v_cache, batch.block_table[seq:seq + 1],
-                             batch.lengths_tensor()[seq:seq + 1], plan, layout="NHD")
+        lengths = batch.lengths[seq : seq + 1]
+        plan = plan_decode(batch.q[seq : seq + 1], batch.k_cache, lengths, kernel=kernel, layout="NHD")
+        alone = paged_decode(
+            batch.q[seq : seq + 1],
+            batch.k_cache,
+            batch.v_cache,
+            batch.block_table[seq : seq + 1],
+            batch.lengths_tensor()[seq : seq + 1],
+            plan,
+            layout="NHD",
+        )
         torch.testing.assert_close(alone[0].float(), out[seq].float(), rtol=0.02, atol=1e-3)
 
 
@@ -189,11 +312,21 @@ def test_logits_far_below_any_sentinel_are_not_taken_for_masked(hopper, kernel):
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel, block_size", [("hopper", 16), ("hopper", 1), ("general", 16), ("general", 1)])
 @pytest.mark.parametrize("elements", [2**31, 2**32])
-def test_blocks_at_the_end_of_a_pool_past_2_to_the_31_and_32_elements_are_read_right(hopper, kernel, block_size, elements):
+def test_blocks_at_the_end_of_a_pool_past_2_to_the_31_and_32_elements_are_read_right(
+    hopper, kernel, block_size, elements
+):
     free, _ = torch.cuda.mem_get_info()
     if free < 4 * elements * 2.2:
         pytest.skip(f"needs {4 * elements * 2.2 / 1e9:.0f} GB of free GPU memory, {free / 1e9:.0f} are free")
-    small = make_case([1000, 17, 300], num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, block_size=block_size, device="cuda")
+    small = make_case(
+        [1000, 17, 300],
+        num_q_heads=32,
+        num_kv_heads=8,
+        head_dim=128,
+        dtype=torch.bfloat16,
+        block_size=block_size,
+        device="cuda",
+    )
     num_blocks = elements // (block_size * 8 * 128) + 2 * len(small.k_cache)
     shift = num_blocks - len(small.k_cache)
     caches = []
@@ -208,14 +341,27 @@ def test_blocks_at_the_end_of_a_pool_past_2_to_the_31_and_32_elements_are_read_r
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kernel, layout, block_size", list(itertools.product(["hopper", "general"], ["NHD", "HND"], [16, 8])))
+@pytest.mark.parametrize(
+    "kernel, layout, block_size", list(itertools.product(["hopper", "general"], ["NHD", "HND"], [16, 8]))
+)
 def test_a_strided_pool_of_interleaved_layers_is_read_right(hopper, kernel, layout, block_size):
-    case = make_case(RAGGED, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, layout=layout, block_size=block_size, device="cuda")
+    case = make_case(
+        RAGGED,
+        num_q_heads=32,
+        num_kv_heads=8,
+        head_dim=128,
+        dtype=torch.bfloat16,
+        layout=layout,
+        block_size=block_size,
+        device="cuda",
+    )
     blocks, *inner = case.k_cache.shape
     packed = torch.full((blocks, 3, 2, *inner), float("nan"), dtype=torch.bfloat16, device="cuda")
     packed[:, 1, 0], packed[:, 1, 1] = case.k_cache, case.v_cache
     plan = plan_decode(case.q, packed[:, 1, 0], case.lengths, kernel=kernel, layout=layout)
-    out = paged_decode(case.q, packed[:, 1, 0], packed[:, 1, 1], case.block_table, case.lengths_tensor(), plan, layout=layout)
+    out = paged_decode(
+        case.q, packed[:, 1, 0], packed[:, 1, 1], case.block_table, case.lengths_tensor(), plan, layout=layout
+    )
     check(case, out)
 
 
@@ -225,6 +371,7 @@ def test_the_rule_takes_large_common_batches_to_the_hopper_kernel_and_says_why_n
         q = torch.empty((len(lengths), 1, 32, head_dim), dtype=torch.bfloat16, device="cuda")
         k = torch.empty((4, 16, 8, head_dim), dtype=torch.bfloat16, device="cuda")
         return why_general(q, k, np.array(lengths), layout="NHD", **options)
+
     assert reason([4096] * 64) is None
     assert reason([128]) == "the batch is small"
     assert "head_dim is 80" in reason([4096] * 64, 80)

@@ -11,7 +11,16 @@ from pagesim.kernels.dispatch import paged_decode, plan_decode, why_general
 
 
 def decode(case, plan):
-    return paged_decode(case.q, case.k_cache, case.v_cache, case.block_table, case.lengths_tensor(), plan, out=case.poisoned_out(), **case.options)
+    return paged_decode(
+        case.q,
+        case.k_cache,
+        case.v_cache,
+        case.block_table,
+        case.lengths_tensor(),
+        plan,
+        out=case.poisoned_out(),
+        **case.options,
+    )
 
 
 def test_the_rule_says_why_the_general_kernel_runs(device):

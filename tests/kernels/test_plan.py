@@ -10,7 +10,9 @@ from pagesim.kernels import plan as p
 
 H200_SMS = 132
 
-batches = st.lists(st.one_of(st.integers(0, 40), st.integers(0, 3000)), max_size=60).map(lambda x: np.array(x, np.int64))
+batches = st.lists(st.one_of(st.integers(0, 40), st.integers(0, 3000)), max_size=60).map(
+    lambda x: np.array(x, np.int64)
+)
 ctas = st.integers(1, 140)
 
 
@@ -83,10 +85,18 @@ def test_the_merge_of_a_row_in_many_parts_is_shared_out_whole_and_no_cta_takes_t
         assert (plan.records[a:b, p.SHARE] >= 0).sum() <= p.MAX_SHARES
 
 
-@pytest.mark.parametrize("lengths", [
-    [4096] * 64, [1024] * 256, [131072], [2048] * 64, np.random.default_rng(1).lognormal(6.3, 1, 128),
-    np.random.default_rng(2).lognormal(6, 1.5, 256), np.random.default_rng(3).lognormal(7, 1, 64),
-])
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        [4096] * 64,
+        [1024] * 256,
+        [131072],
+        [2048] * 64,
+        np.random.default_rng(1).lognormal(6.3, 1, 128),
+        np.random.default_rng(2).lognormal(6, 1.5, 256),
+        np.random.default_rng(3).lognormal(7, 1, 64),
+    ],
+)
 def test_no_cta_of_a_large_batch_has_more_than_the_slack_over_the_mean(lengths):
     lengths = np.maximum(1, np.asarray(lengths)).astype(np.int64)
     load = loads(p.make_plan(lengths, H200_SMS))

@@ -1,0 +1,50 @@
+import pytest
+
+pytest.importorskip("torch", reason="the kernels need torch")
+pytest.importorskip("triton", reason="the kernels need triton")
+
+import torch
+
+from pagesim.core.blocktables import from_rows
+
+
+@pytest.fixture
+def snapshot(tmp_path):
+    path = tmp_path / "peak.npz"
+    from_rows([[5, 1], [3]], [8, 2], 4, 9, origin={"case": "paged 4"}).save(path)
+    return path
+
+
+def test_a_dry_run_lists_workloads_by_tables_block_sizes_and_kernels(pagesim):
+    ended = pagesim("bench-kernel", "--workload", "W1", "--block-size", 16, "--block-size", 1, "--tables", "shuffled",
+                    "--kernel", "ours", "--kernel", "general", "--dry-run")
+    assert ended.code == 0
+    assert ended.out.splitlines() == [f"W1/{kernel}/shuffled/b{size}/NHD/bf16" for size in (16, 1)
+                                      for kernel in ("ours", "general")]
+
+
+def test_a_snapshot_is_measured_as_simulated_contiguous_and_shuffled_at_its_own_block_size(pagesim, snapshot):
+    ended = pagesim("bench-kernel", snapshot, "--dry-run")
+    assert ended.out.splitlines() == [f"paged-4/ours/{kind}/b4/NHD/bf16" for kind in ("contiguous", "simulated", "shuffled")]
+
+
+def test_a_filter_keeps_the_cases_whose_key_contains_it(pagesim, snapshot):
+    assert pagesim("bench-kernel", snapshot, "--dry-run", "--filter", "simulated").out.count("\n") == 1
+    ended = pagesim("bench-kernel", snapshot, "--dry-run", "--filter", "nothing")
+    assert ended.code == 2 and "none of the keys contains 'nothing'" in ended.err
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (("--workload", "W9"), "--workload must be one of W1"), (("--kernel", "fast"), "kernel must be one of ours"),
+    (("--dtype", "fp32"), "--dtype must be one of bf16, fp16"), (("--layout", "DHN"), "--layout must be one of NHD, HND"),
+    (("--resume",), "--resume needs --output"),
+])
+def test_a_wrong_option_says_what_is_allowed(pagesim, arguments, message):
+    ended = pagesim("bench-kernel", "--dry-run", *arguments)
+    assert ended.code == 2 and message in ended.err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="about machines without a GPU")
+def test_without_a_gpu_it_says_what_is_missing(pagesim):
+    ended = pagesim("bench-kernel", "--workload", "W1")
+    assert ended.code == 3 and "found none" in ended.err
