@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pagesim.allocators.spec import Contiguous, Paged
-from pagesim.engine.ownership import ownership
+from pagesim.engine.ownership import NOBODY, ownership
 from pagesim.engine.rules import Linear, Scheduling
 from pagesim.engine.run import Run
 from pagesim.report.events import events_json
@@ -32,7 +32,7 @@ def test_every_step_can_be_redrawn_from_the_json(allocator):
         run.advance(1)
         for _, unit, count, request in (change for change in events["changes"] if change[0] == step):
             owners[unit : unit + count] = [request] * count
-        assert [-1 if owner is None else owner for owner in owners] == run.owners().tolist()
+        assert owners == [None if owner == NOBODY else owner for owner in run.owners().tolist()]
 
 
 def test_a_run_without_steps_has_no_changes():
