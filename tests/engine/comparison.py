@@ -15,6 +15,7 @@ def assert_engine_equals_oracle(made) -> None:
     for step in oracle.steps:
         engine.advance(max_steps=1)
         assert_same_memory(engine.tables(), step)
+        assert_same_instant(engine.instant(), step)
     while engine.advance(max_steps=1):      # what is left must be no step
         pass
     assert engine.progress().steps == len(oracle.steps)
@@ -32,6 +33,12 @@ def assert_same_memory(tables, step) -> None:
     else:
         owned = list(step.tables.values())
     assert made == owned, f"memory in step {step.index}"
+
+
+def assert_same_instant(instant, step) -> None:
+    assert tuple(instant.parts_slots.tolist()) == step.parts, f"ledger of step {step.index}"
+    assert (instant.step, instant.start_s, instant.end_s) == (step.index, step.start_s, step.start_s + step.duration_s)
+    assert (instant.running, instant.waiting) == (step.running, step.waiting), f"queues of step {step.index}"
 
 
 def assert_same_result(result: Result, oracle: OracleRun) -> None:
