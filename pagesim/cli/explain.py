@@ -111,7 +111,8 @@ def _teach(name: str, lesson: "Lesson", answer: str | None, *, no_ask: bool) -> 
 
 def _judge(question: "Question", given: str) -> bool:
     right = question.accepts(given)
-    print(_wrapped(f"Right: {question.why}." if right else f"Not so; the answer is {question.solution}: {question.why}."))
+    verdict = "Right" if right else f"Not so; the answer is {question.solution}"
+    print(_wrapped(f"{verdict}: {question.why}."))
     return right
 
 

@@ -11,20 +11,24 @@ from pagesim.cli import config, explain, trace
 from pagesim.cli.bench_kernel import bench_kernel
 from pagesim.cli.compare import compare
 from pagesim.cli.kernel import kernel
+from pagesim.cli.report import report
 from pagesim.cli.simulate import simulate
 from pagesim.cli.size import size
+from pagesim.cli.watch import watch
 from pagesim.errors import PagesimError
 
 app = typer.Typer(name="pagesim", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
                   help="Where every slot of KV-cache memory goes, under contiguous and under paged allocation.")
 app.command()(simulate)
 app.command()(compare)
+app.command()(report)
 app.command()(kernel)
 app.command()(bench_kernel)
 app.add_typer(trace.app)
 app.command()(size)
 app.add_typer(config.app)
 app.add_typer(explain.app)
+app.command()(watch)
 
 
 def _print_version(wanted: bool) -> None:

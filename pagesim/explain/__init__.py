@@ -1,1 +1,1 @@
-"""Short lessons on real numbers: each function makes a ``Lesson``, text and a question; the command line shows and asks."""
+"""Short lessons on real numbers: each function makes a ``Lesson``; the command line shows it and asks."""

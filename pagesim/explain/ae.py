@@ -39,10 +39,11 @@ def ae() -> Lesson:
         f"in slots {slots[16]}–{slots[31]}.",
     )
     asked = 20
+    logical, offset = divmod(asked, _BLOCK)
     return Lesson("A and C leave, E comes", lines, Question(
         f"In which slot lies E's token {asked}?", int(slots[asked]),
-        f"logical block {asked // _BLOCK}, offset {asked % _BLOCK}: table[{asked // _BLOCK}] · {_BLOCK} + {asked % _BLOCK} = "
-        f"{table[asked // _BLOCK]} · {_BLOCK} + {asked % _BLOCK} = {slots[asked]}"))
+        f"logical block {logical}, offset {offset}: table[{logical}] · {_BLOCK} + {offset} = "
+        f"{table[logical]} · {_BLOCK} + {offset} = {slots[asked]}"))
 
 
 def _instant(run: Run) -> str:

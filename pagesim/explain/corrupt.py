@@ -42,8 +42,8 @@ class Batch:
     def decode(self, table: np.ndarray) -> torch.Tensor:
         """Output of each sequence's newest token by this table, shape (3, query heads, head_dim)."""
         plan = plan_decode(self._q, self._caches[0], _LENGTHS, layout="NHD")
-        return paged_decode(self._q, *self._caches, torch.from_numpy(table), torch.from_numpy(_LENGTHS.astype(np.int32)),
-                            plan, layout="NHD")[:, 0]
+        lengths = torch.from_numpy(_LENGTHS.astype(np.int32))
+        return paged_decode(self._q, *self._caches, torch.from_numpy(table), lengths, plan, layout="NHD")[:, 0]
 
 
 def corrupt() -> Lesson:
@@ -60,8 +60,10 @@ def corrupt() -> Lesson:
         "",
         "The paged decode kernel runs with these tables, then with a wrong entry of B's:",
         "",
-        *_outcome(f"B[{ENTRY}] = {foreign}, a block of A's", right, batch.decode(_with_entry(dense, foreign))),
-        *_outcome(f"B[{ENTRY}] = {unowned}, which nobody has written", right, batch.decode(_with_entry(dense, unowned))),
+        f"  B[{ENTRY}] = {foreign}, a block of A's:",
+        _changes(right, batch.decode(_with_entry(dense, foreign))),
+        f"  B[{ENTRY}] = {unowned}, which nobody has written:",
+        _changes(right, batch.decode(_with_entry(dense, unowned))),
         "",
         "Nothing crashed and nobody was told: in the first case B's answer was made from",
         "A's text.  A and C are as they were, bit for bit.  The tables show the mistake,",
@@ -75,8 +77,8 @@ def corrupt() -> Lesson:
     return Lesson("One wrong entry in a block table", tuple(lines), Question(
         "B's entries 0 and 1 change places; both blocks are full.  Does B's output change? (yes or no)",
         "yes" if change > 1e-5 else "no",
-        "attention sums over all stored tokens in any order, and a token's position went into its key before it was stored; "
-        f"the kernel's largest change is {change:.0e}, rounding"))
+        "attention sums over all stored tokens in any order, and a token's position went into its key before it was "
+        f"stored; the kernel's largest change is {change:.0e}, rounding"))
 
 
 def _with_entry(dense: np.ndarray, block: int) -> np.ndarray:
@@ -85,7 +87,7 @@ def _with_entry(dense: np.ndarray, block: int) -> np.ndarray:
     return wrong
 
 
-def _outcome(what: str, right: torch.Tensor, wrong: torch.Tensor) -> list[str]:
+def _changes(right: torch.Tensor, wrong: torch.Tensor) -> str:
     changes = []
     for name, before, after in zip(NAMES, right, wrong):
         if torch.equal(before, after):
@@ -94,7 +96,7 @@ def _outcome(what: str, right: torch.Tensor, wrong: torch.Tensor) -> list[str]:
             changes.append(f"{name} NaN")
         else:
             changes.append(f"{name} changed by up to {(after - before).abs().max():.2f}")
-    return [f"  {what}:", f"      {', '.join(changes)}"]
+    return f"      {', '.join(changes)}"
 
 
 def _complaint(tables: BlockTables, block: int) -> str:

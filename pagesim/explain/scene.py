@@ -12,7 +12,7 @@ BAR_COLUMNS = 72
 
 
 def region(slots: int, steps: int, arrival_s: float = 0.0) -> tuple[float, int, int]:
-    """Arrival, prompt and output tokens of a request that stores exactly ``slots`` tokens and runs for ``steps`` steps."""
+    """Arrival, prompt and output tokens of a request that stores ``slots`` tokens and runs for ``steps`` steps."""
     return arrival_s, slots - steps + 1, steps
 
 

@@ -1,7 +1,7 @@
 """Lesson: attention block by block, with a running maximum, sum and output, equals attention in one pass.
 
-For scores s_t = q·k_t and a block j, with the running maximum m, sum ℓ and unnormalised output O (Milakov and Gimelshein
-2018; Kwon et al. 2023):
+For scores s_t = q·k_t and a block j, with the running maximum m, sum ℓ and unnormalised output O (Milakov and
+Gimelshein 2018; Kwon et al. 2023):
 
     m' = max(m, max s_t)    ℓ' = ℓ·e^{m-m'} + Σ e^{s_t-m'}    O' = O·e^{m-m'} + Σ e^{s_t-m'} v_t    out = O / ℓ
 """
@@ -49,7 +49,8 @@ def softmax() -> Lesson:
     lines = [
         f"One query q = {_vector(QUERY)}, five tokens in blocks of {BLOCK}; the scores q·k_t are",
         "",
-        *(f"  token {t}   k {_vector(KEYS[t]):8} q·k = {scores[t]:.0f}   v {_vector(VALUES[t])}" for t in range(len(KEYS))),
+        *(f"  token {t}   k {_vector(key):8} q·k = {score:.0f}   v {_vector(value)}"
+          for t, (key, score, value) in enumerate(zip(KEYS, scores, VALUES))),
         "",
         "Softmax needs the largest score and the sum over all tokens, but blocks come",
         "one at a time.  So keep the largest score so far (m), the sum (ℓ) and the",

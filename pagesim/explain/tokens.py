@@ -1,4 +1,4 @@
-"""Lesson: a sequence is cut into logical blocks, each is mapped to a physical one, and so every token has an address."""
+"""Lesson: a sequence is cut into logical blocks, each is mapped to a physical one; so every token has an address."""
 
 import numpy as np
 
@@ -37,7 +37,7 @@ def tokens(num_tokens: int = 50, block_size: int = 16) -> Lesson:
     tables = from_rows([_table(pool)], [num_tokens], block_size, pool.num_blocks)
     num_blocks = ceil_div(num_tokens, block_size)
     lines = (
-        f"{num_tokens} tokens in blocks of {block_size} slots: ceil({num_tokens} / {block_size}) = {num_blocks} logical blocks.",
+        f"{num_tokens} tokens, blocks of {block_size}: ceil({num_tokens} / {block_size}) = {num_blocks} logical blocks.",
         f"{_OTHERS} other sequences came first, a block each; those on {', '.join(map(str, _LEFT))} have left, in",
         "this order.  The block freed last is handed out first; then come unused ones.",
         "",

@@ -14,12 +14,12 @@ def translate(table: list[int], token: int, block_size: int = 16) -> Lesson:
         InputError: a table that no sequence can have, or a token behind its end.
     """
     if block_size < 1 or not table or min(table) < 0:
-        raise InputError(f"a table is one or more block ids from 0 on, of at least 1 slot each, got {table} of {block_size}")
+        raise InputError(f"a table is one or more block ids from 0 on, of 1 or more slots, got {table} of {block_size}")
     if max(table) > np.iinfo(np.int32).max:
         raise InputError(f"block ids are 32-bit numbers, at most {np.iinfo(np.int32).max:,}, got {max(table)}")
     room = len(table) * block_size
     if not 0 <= token < room:
-        raise InputError(f"a table of {len(table)} blocks of {block_size} holds tokens 0 to {room - 1}, got token {token}")
+        raise InputError(f"{len(table)} blocks of {block_size} slots hold tokens 0 to {room - 1}, got token {token}")
     tables = from_rows([table], [room], block_size, max(table) + 1)
     tables.validate()
     slots = tables.slots()

@@ -1,7 +1,7 @@
 """A run as a timeline for Perfetto and chrome://tracing, in the Trace Event Format (JSON, times in microseconds).
 
-Each case is a process.  Its counters are the ledger in slots, running and waiting requests, and preemptions; each request
-that is shown is a track with three slices:
+Each case is a process.  Its counters are the ledger in slots, running and waiting requests, and preemptions; each
+request that is shown is a track with three slices:
 
     queued    arrival … start of the step of the first admission
     prefill   … end of the step that samples output token 1
@@ -44,7 +44,9 @@ def shown_requests(result: Result) -> range:
     return range(first, min(count, first + MOST_REQUESTS))
 
 
-def case_events(process: int, name: str, trace: Trace, result: Result, preemptions: Iterable[Preemption]) -> Iterator[dict]:
+def case_events(
+    process: int, name: str, trace: Trace, result: Result, preemptions: Iterable[Preemption]
+) -> Iterator[dict]:
     """Every event of a case.
 
     Args:
@@ -62,7 +64,7 @@ def case_events(process: int, name: str, trace: Trace, result: Result, preemptio
 
 
 def write(path: Path, events: Iterable[dict]) -> None:
-    """Write strict JSON, one event a line, compressed where the name ends with ``.gz``; the same bytes for the same events."""
+    """Write strict JSON, an event a line, compressed where the name ends with ``.gz``; equal events, equal bytes."""
     lines = ",\n".join(json.dumps(event, allow_nan=False, ensure_ascii=False) for event in events)
     content = f'{{"displayTimeUnit": "ms", "traceEvents": [\n{lines}\n]}}\n'.encode()
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -103,8 +105,8 @@ def _request(process: int, request: int, trace: Trace, result: Result) -> Iterat
     if status not in ("completed", "unfinished"):
         yield _instant(f"rejected: {status}", process, request, float(columns.arrival_s[request]))
         return
-    times_s = [float(column[request]) for column in (columns.arrival_s, columns.first_scheduled_s, columns.first_token_s,
-                                                     columns.finish_s)]
+    times = columns.arrival_s, columns.first_scheduled_s, columns.first_token_s, columns.finish_s
+    times_s = [float(column[request]) for column in times]
     facts = {"request": request, "prompt_tokens": int(trace.prompt_tokens[request]),
              "output_tokens": int(trace.output_tokens[request]), "preemptions": int(columns.preemptions[request]),
              "status": status}

@@ -26,7 +26,8 @@ def terminal(monkeypatch):
 
 @pytest.mark.parametrize(("lesson", "right"), [
     (("tokens",), "128"), (("translate",), "255"), (("translate", "7,2,15", "47"), "slot 112"),
-    (("translate", "[3, 1]", "5", "--block-size", "4"), "7"), (("holes",), "1024"), (("ae",), "4"), (("softmax",), "0.135")])
+    (("translate", "[3, 1]", "5", "--block-size", "4"), "7"), (("holes",), "1024"), (("ae",), "4"),
+    (("softmax",), "0.135")])
 def test_a_right_answer_ends_with_0_and_a_wrong_one_with_1(pagesim, lesson, right):
     good = pagesim("explain", *lesson, "--answer", right)
     assert (good.code, "Right: " in good.out) == (0, True)

@@ -3,7 +3,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'pagesim[kernel]'")
 pytest.importorskip("triton", reason="triton is not installed: pip install 'pagesim[kernel]' on Linux")
 if torch.cuda.is_available():
-    pytest.skip("the lesson runs in Triton's interpreter, which cannot be chosen beside GPU tests", allow_module_level=True)
+    pytest.skip("the lesson runs in Triton's interpreter, which GPU tests cannot share", allow_module_level=True)
 
 from pagesim.explain.corrupt import ENTRY, B, Batch, corrupt
 

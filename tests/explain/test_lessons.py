@@ -57,8 +57,8 @@ def test_token_20_of_table_7_2_15_lies_in_slot_36():
 
 
 @pytest.mark.parametrize(("table", "token", "message"), [
-    ([7, 2, 15], 48, "holds tokens 0 to 47, got token 48"), ([7, 2], -1, "got token -1"), ([], 0, "one or more block ids"),
-    ([7, 7], 3, "owned twice"), ([2**31], 0, "32-bit")])
+    ([7, 2, 15], 48, "hold tokens 0 to 47, got token 48"), ([7, 2], -1, "got token -1"),
+    ([], 0, "one or more block ids"), ([7, 7], 3, "owned twice"), ([2**31], 0, "32-bit")])
 def test_a_table_or_token_that_cannot_be_is_refused(table, token, message):
     with pytest.raises(InputError, match=message):
         translate(table, token)
@@ -66,8 +66,8 @@ def test_a_table_or_token_that_cannot_be_is_refused(table, token, message):
 
 def test_holes_of_3584_refuse_1536_and_the_measures_disagree():
     lesson = holes()
-    for fact in ("512 + 256 + 1024 + 768 + 1024 = 3,584 MiB = 3.50 GiB", "= 0.714", "cannot use = 1.0", "= 334", "= 1 of 1 s",
-                 "starts at 2 s", "starts at 1 s"):
+    for fact in ("512 + 256 + 1024 + 768 + 1024 = 3,584 MiB = 3.50 GiB", "= 0.714", "cannot use = 1.0", "= 334",
+                 "= 1 of 1 s", "starts at 2 s", "starts at 1 s"):
         assert fact in text(lesson)
     assert lesson.question.answer == 1024
 

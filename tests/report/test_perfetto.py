@@ -41,12 +41,14 @@ def test_a_request_is_a_track_of_three_slices_without_gaps():
     assert [event["name"] for event in slices] == ["queued", "prefill", "decode"]
     assert [(event["ts"], event["ts"] + event["dur"]) for event in slices] == [(0, 0), (0, 5e5), (5e5, 15e5)]
     assert len({(event["pid"], event["tid"]) for event in slices}) == 1
-    assert slices[0]["args"] == {"request": 0, "prompt_tokens": 20, "output_tokens": 3, "preemptions": 0, "status": "completed"}
+    assert slices[0]["args"] == {
+        "request": 0, "prompt_tokens": 20, "output_tokens": 3, "preemptions": 0, "status": "completed"}
 
 
 def test_a_rejected_request_is_an_instant_with_its_reason():
     own = [event for event in events_of(finished()) if event["ph"] != "M" and event.get("tid") == 4]
-    assert [(event["ph"], event["name"], event["ts"]) for event in own] == [("i", "rejected: exceeds_max_model_len", 9e6)]
+    (event,) = own
+    assert (event["ph"], event["name"], event["ts"]) == ("i", "rejected: exceeds_max_model_len", 9e6)
 
 
 def test_an_unfinished_request_ends_with_the_run():
@@ -58,7 +60,8 @@ def test_an_unfinished_request_ends_with_the_run():
 
 @pytest.mark.parametrize("allocator", [Paged(16), Contiguous("exact")])
 def test_the_ledger_counter_sums_to_the_capacity_and_is_empty_between_requests(allocator):
-    counters = [event for event in events_of(finished(allocator)) if event["ph"] == "C" and event["name"].startswith("KV")]
+    events = events_of(finished(allocator))
+    counters = [event for event in events if event["ph"] == "C" and event["name"].startswith("KV")]
     assert all(tuple(event["args"]) == PARTS and sum(event["args"].values()) == 100 for event in counters)
     by_time = {event["ts"]: event["args"] for event in counters}
     assert list(by_time) == sorted(by_time), "in order of time"

@@ -1,0 +1,131 @@
+"""One case of a play: advanced to a time of the common clock, and seen at that time."""
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from pagesim.allocators.spec import Paged
+from pagesim.engine.ownership import NOBODY
+from pagesim.engine.result import PARTS, STATUSES
+from pagesim.engine.run import Run
+
+MOST_EVENTS = 40
+
+_COMPLETED = STATUSES.index("completed")
+_IDLE, _REMAINDER = PARTS.index("idle"), PARTS.index("remainder")
+
+
+@dataclass(frozen=True)
+class View:
+    """What a case looks like at an instant.
+
+    Attributes:
+        owners: request that owns each unit, ``NOBODY`` for none, int64, shape (num_units,).
+        stored: tokens in each unit, int64, shape (num_units,).
+        paged: units are blocks, any of which serves; else slots of an arena.
+        unit_slots: slots of a unit: of a block, or 1 in an arena.
+        parts_slots: the ledger, in the order of ``PARTS``.
+        arrived, completed, rejected, preempted: requests so far; ``num_requests`` come in all.
+        events: what happened lately, the newest last.
+        idle_until_s: start of the next step where nothing runs now; None while a step is under way.
+        over: the run has ended.
+    """
+
+    name: str
+    owners: np.ndarray
+    stored: np.ndarray
+    paged: bool
+    unit_slots: int
+    parts_slots: np.ndarray
+    running: int
+    waiting: int
+    arrived: int
+    completed: int
+    rejected: int
+    preempted: int
+    num_requests: int
+    events: tuple[str, ...]
+    idle_until_s: float | None
+    over: bool
+
+
+class Player:
+    """Plays a run that has not begun."""
+
+    def __init__(self, name: str, run: Run) -> None:
+        self.name, self._run = name, run
+        self.over = False
+        self._clock_s = 0.0
+        self._seen: list[int] = []
+        self._joined = 0
+        self._events: deque[str] = deque(maxlen=MOST_EVENTS)
+
+    def advance_to(self, time_s: float, most_steps: int) -> bool:
+        """Perform steps until the one under way at ``time_s``, or the next where none is; False if more were needed."""
+        for _ in range(most_steps):
+            if self.over or self._run.progress().time_s > time_s:
+                self._clock_s = time_s
+                return True
+            self.over = not self._run.advance(1)
+        self._clock_s = min(time_s, self._run.step_start_s())
+        return False
+
+    def next_s(self) -> float:
+        """When the picture changes next: the end of the step under way, or the start of the next one."""
+        return self._run.step_start_s() if self._is_idle() else self._run.progress().time_s
+
+    def reached_s(self) -> float:
+        return self._clock_s
+
+    def _is_idle(self) -> bool:
+        return self._run.step_start_s() > self._clock_s
+
+    def view(self) -> View:
+        """The case at the time that it was advanced to; notes what happened since the last view."""
+        run, idle = self._run, self._is_idle()
+        instant, result = run.instant(), run.result()
+        empty = idle or (self.over and instant.running == 0)
+        unit_slots, num_units = run.units()
+        owners, stored = np.full(num_units, NOBODY, np.int64), np.zeros(num_units, np.int64)
+        parts = np.zeros(len(PARTS), np.int64)
+        if empty:
+            parts[_REMAINDER] = run.capacity_slots - unit_slots * num_units
+            parts[_IDLE] = unit_slots * num_units
+        else:
+            owners, parts = run.owners(), instant.parts_slots
+            slots = run.tables().slots()
+            stored = np.bincount(slots // unit_slots, minlength=num_units)
+        status = result.requests.status
+        completed = int(np.count_nonzero(status == _COMPLETED))
+        rejected = int(np.count_nonzero(status > _COMPLETED))
+        arrived = int(np.searchsorted(result.requests.arrival_s, self._clock_s, side="right"))
+        self._note(run, [] if empty else np.unique(owners[owners != NOBODY]).tolist(), arrived, result.requests.status)
+        return View(
+            name=self.name, owners=owners, stored=stored, paged=isinstance(run.spec, Paged),
+            unit_slots=unit_slots, parts_slots=parts,
+            running=0 if empty else instant.running, waiting=0 if empty else instant.waiting, arrived=arrived,
+            completed=completed, rejected=rejected, preempted=result.counters.preemptions,
+            num_requests=len(run.trace), events=tuple(self._events),
+            idle_until_s=run.step_start_s() if idle and not self.over else None, over=self.over)
+
+    def _note(self, run: Run, owning: list[int], arrived: int, status: np.ndarray) -> None:
+        before, now = set(self._seen), set(owning)
+        gone = sorted(before - now)
+        happened = (
+            ("↓", "arrived", range(self._joined, arrived)),
+            ("+", "admitted", [request for request in owning if request not in before]),
+            ("✓", "done", [request for request in gone if status[request] == _COMPLETED]),
+            ("↺", "preempted", [request for request in gone if status[request] != _COMPLETED]),
+        )
+        for mark, what, requests in happened:
+            if len(requests):
+                self._events.append(f"{mark} {_listed(requests)} {what} at {self._clock_s:.2f} s")
+        self._seen, self._joined = owning, max(arrived, self._joined)
+
+
+def _listed(requests: list[int] | range) -> str:
+    """Up to three by their numbers, more by how many."""
+    if len(requests) > 3:
+        return f"{len(requests):,} requests"
+    return f"request{'s' if len(requests) > 1 else ''} {', '.join(map(str, requests))}"

@@ -1,0 +1,26 @@
+"""Runs to play: one step a second, few slots."""
+
+import numpy as np
+
+from pagesim.allocators.spec import Contiguous, Paged
+from pagesim.engine.rules import Linear, Scheduling
+from pagesim.engine.run import Run
+from pagesim.trace import Trace
+from pagesim.watch.player import Player
+
+# A and C go after a step, E waits for 32 adjacent slots until B and D have gone; nothing for a while; then one more,
+# and one that is too long.  Columns: arrival, prompt tokens, output tokens.
+ROWS = ((0, 16, 1), (0, 8, 9), (0, 16, 1), (0, 8, 9), (1, 32, 1), (30, 20, 3), (30, 90, 1))
+
+
+def player(allocator: Contiguous | Paged | None = None, rows: tuple = ROWS, slots: int = 64, **options) -> Player:
+    arrival, prompt, output = zip(*rows)
+    trace = Trace(np.array(arrival, float), np.array(prompt, np.int32), np.array(output, np.int32))
+    allocator = allocator or Contiguous("exact")
+    run = Run(trace, allocator, slots, slots, Scheduling(**options), Linear(1.0))
+    return Player(type(allocator).__name__.lower(), run)
+
+
+def seen_at(play: Player, time_s: float):
+    assert play.advance_to(time_s, 1_000)
+    return play.view()

@@ -1,0 +1,113 @@
+import asyncio
+
+import pytest
+
+pytest.importorskip("textual", reason="textual is not installed: pip install 'pagesim[watch]'")
+
+from games import player
+
+from pagesim.allocators.spec import Contiguous, Paged
+from pagesim.watch.app import Panel, WatchApp
+
+
+def play(script, *, paused=True, speed=1.0):
+    """Run the script against an app of a contiguous and a paged case on 80 × 24; returns the app after it has ended."""
+    app = WatchApp([player(Contiguous("exact")), player(Paged(16))], speed, colour=True, paused=paused)
+
+    async def run() -> None:
+        async with app.run_test(size=(80, 24)) as pilot:
+            await script(app, pilot)
+
+    asyncio.run(run())
+    return app
+
+
+def texts(app) -> list[str]:
+    return [panel.render().plain for panel in app.query(Panel)]
+
+
+def clock_line(app) -> str:
+    return str(app.query_one("#clock").render())
+
+
+def test_both_cases_are_shown_side_by_side_at_the_start():
+    async def script(app, pilot):
+        await pilot.pause()
+        left, right = texts(app)
+        assert left.startswith("contiguous") and right.startswith("paged")
+        assert "running 4  waiting 0" in left and "running 4  waiting 0" in right
+        assert [panel.size.width for panel in app.query(Panel)] == [39, 40]
+
+    play(script)
+
+
+def test_the_right_arrow_takes_one_step_of_all_cases_and_pauses():
+    async def script(app, pilot):
+        await pilot.press("right")
+        assert (app.clock_s, app.paused) == (1.0, True)
+        left, right = texts(app)
+        assert "waiting 1" in left and "stranded" in left and "×" in left
+        assert "running 3  waiting 0" in right
+        await pilot.press("right", "right")
+        assert app.clock_s == 3.0
+
+    play(script, paused=False, speed=1 / 64)
+
+
+def test_steps_lead_over_idle_time_to_the_end():
+    async def script(app, pilot):
+        await pilot.press(*["right"] * 20)
+        assert all("the run is over" in text for text in texts(app))
+        assert "over" in clock_line(app)
+        await pilot.press("right")
+
+    play(script)
+
+
+def test_space_pauses_and_goes_on():
+    async def script(app, pilot):
+        await pilot.press("space")
+        assert not app.paused and "playing" in clock_line(app)
+        await pilot.press("space")
+        assert app.paused and "paused" in clock_line(app)
+
+    play(script)
+
+
+def test_plus_and_minus_double_and_halve_the_speed_within_bounds():
+    async def script(app, pilot):
+        await pilot.press("plus", "plus", "minus")
+        assert app.speed == 2.0 and "2 simulated seconds a second" in clock_line(app)
+        await pilot.press(*["minus"] * 20)
+        assert app.speed == 1 / 64 and "1/64 simulated second" in clock_line(app)
+        await pilot.press(*["plus"] * 40)
+        assert app.speed == 1024
+
+    play(script)
+
+
+def test_playing_moves_the_clock_of_both_cases_together():
+    async def script(app, pilot):
+        while app.clock_s < 2.0:
+            await pilot.pause(0.05)
+        assert {panel.player.reached_s() for panel in app.query(Panel)} == {app.clock_s}
+
+    play(script, paused=False, speed=64.0)
+
+
+@pytest.mark.parametrize(("key", "code"), [("q", 0), ("escape", 0), ("ctrl+c", 130)])
+def test_q_and_escape_quit_and_ctrl_c_ends_with_130(key, code):
+    async def script(app, pilot):
+        await pilot.press(key)
+
+    assert play(script).return_code == code
+
+
+def test_a_small_terminal_and_a_resize_are_borne():
+    async def script(app, pilot):
+        for size in ((30, 8), (10, 3), (200, 60)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            assert all(text for text in texts(app))
+
+    play(script)

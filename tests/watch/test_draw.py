@@ -1,0 +1,70 @@
+import numpy as np
+import pytest
+from games import player, seen_at
+
+from pagesim.allocators.spec import Contiguous, Paged
+from pagesim.engine.result import PARTS
+from pagesim.watch.draw import EMPTY, LEDGER, OWNER_COLOURS, STORED, STRANDED, bar_widths, draw, memory_cells
+
+
+def lines(view, width=38, height=22, colour=True):
+    return draw(view, width, height, colour=colour).plain.split("\n")
+
+
+def test_every_part_of_the_ledger_has_a_name_and_a_character_of_its_own():
+    assert tuple(LEDGER) == PARTS
+    assert len({character for _, character, _ in LEDGER.values()}) == len(PARTS)
+    assert len(set(OWNER_COLOURS)) == len(OWNER_COLOURS)
+
+
+@pytest.mark.parametrize("allocator", [Contiguous("exact"), Contiguous("max_model_len", "buddy"), Paged(16), Paged(1)])
+@pytest.mark.parametrize(("width", "height"), [(38, 22), (26, 22), (12, 8), (150, 45), (1, 1)])
+def test_a_panel_never_exceeds_its_room(allocator, width, height):
+    for time_s in (0.0, 1.0, 20.0, 99.0):
+        drawn = lines(seen_at(player(allocator), time_s), width, height)
+        assert len(drawn) <= height and max(map(len, drawn)) <= width
+
+
+def test_the_map_shows_stored_empty_and_stranded_slots_in_order_of_address():
+    kinds, owners = memory_cells(seen_at(player(), 1.0), 64)
+    assert kinds == STRANDED * 16 + STORED * 9 + EMPTY * 7 + STRANDED * 16 + STORED * 9 + EMPTY * 7
+    assert owners.tolist() == [-1] * 16 + [1] * 16 + [-1] * 16 + [3] * 16
+
+
+def test_a_cell_of_many_slots_shows_what_most_of_it_is():
+    assert memory_cells(seen_at(player(), 1.0), 4)[0] == STRANDED + STORED + STRANDED + STORED
+    assert memory_cells(seen_at(player(Paged(16)), 1.0), 4)[0] == STORED * 4
+
+
+def test_without_colour_a_request_is_a_letter_and_its_empty_slots_are_small():
+    view = seen_at(player(), 1.0)
+    drawn = lines(view, width=64, colour=False)
+    assert "×" * 16 + "B" * 9 + "b" * 7 + "×" * 16 + "D" * 9 + "d" * 7 in drawn
+    styles = [span.style for span in draw(view, 64, 22, colour=False).spans if not isinstance(span.style, str)]
+    assert not any(style.color for style in styles)
+
+
+def test_the_figures_of_the_panel_are_those_of_the_view():
+    text = "\n".join(lines(seen_at(player(), 1.0)))
+    for figure in ("64 slots, a cell each", "running 2  waiting 1", "done 2/7  preempted 0", "× stranded 50.0%",
+                   "█ used 28.1%", "free: 32 in 2 holes, largest 16"):
+        assert figure in text
+
+
+def test_blocks_of_one_slot_are_blocks_and_have_no_holes():
+    text = "\n".join(lines(seen_at(player(Paged(1)), 20.0)))
+    assert "64 blocks of 1, a cell each" in text and "free: 64 blocks, any of them serves" in text
+
+
+def test_an_idle_and_an_ended_run_say_so():
+    assert "idle until 30.00 s" in lines(seen_at(player(), 20.0))
+    assert "the run is over" in lines(seen_at(player(), 99.0))
+
+
+def test_the_bar_fills_its_width_and_is_true_to_a_column():
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        parts, width = rng.integers(0, 1000, len(PARTS)), int(rng.integers(1, 90))
+        widths = bar_widths(parts, width)
+        assert sum(widths) == width or parts.sum() == 0
+        assert all(abs(columns - width * part / max(1, parts.sum())) <= 1 for columns, part in zip(widths, parts))
