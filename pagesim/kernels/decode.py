@@ -80,8 +80,9 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
     rows = min(max_rows, max(16, triton.next_power_of_2(q_len * group)))  # 16: the least side of a tensor-core product
     row_tiles = triton.cdiv(q_len * group, rows)
     padded = triton.next_power_of_2(head_dim)
-    if len(plan.items):
-        _decode[(len(plan.items) * row_tiles * pool.num_kv_heads,)](
+    num_items = plan.items.shape[0]
+    if num_items:
+        _decode[(num_items * row_tiles * pool.num_kv_heads,)](
             q, k_cache, v_cache, block_table, lengths, plan.items, out, workspace.out, workspace.log_sum,
             (head_dim ** -0.5 if scale is None else scale) * k_scale, v_scale,
             block_table.stride(0), pool.block_stride, pool.token_stride, pool.head_stride,
@@ -95,9 +96,10 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
 
 def merge(plan: Split, workspace: Workspace, out: torch.Tensor) -> None:
     """Merge the parts of cut sequences into ``out``, (num_seqs, q_len, num_heads, head_dim)."""
-    if len(plan.cuts):
+    num_cuts = plan.cuts.shape[0]
+    if num_cuts:
         rows, head_dim = out.shape[1] * out.shape[2], out.shape[3]
-        _merge[(len(plan.cuts) * rows,)](
+        _merge[(num_cuts * rows,)](
             plan.cuts, workspace.out, workspace.log_sum, out, ROWS=rows, HEAD_DIM=head_dim,
             PADDED=triton.next_power_of_2(head_dim), PARTS=MERGE_PARTS, CUT_INTS=CUT_INTS, INTERPRET=INTERPRET,
             num_warps=2)

@@ -45,9 +45,10 @@ def prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block
     max_rows, tile, stages = _limits(padded, q.dtype)
     rows = min(max_rows, max(16, triton.next_power_of_2(max_q_len * group)))
     row_tiles = triton.cdiv(max_q_len * group, rows)
-    if row_tiles and len(lengths):
-        _prefill[(row_tiles * len(lengths) * pool.num_kv_heads,)](
-            q, k_cache, v_cache, block_table, lengths, first_query, out, len(lengths), row_tiles,
+    num_seqs = lengths.shape[0]
+    if row_tiles and num_seqs:
+        _prefill[(row_tiles * num_seqs * pool.num_kv_heads,)](
+            q, k_cache, v_cache, block_table, lengths, first_query, out, num_seqs, row_tiles,
             (head_dim ** -0.5 if scale is None else scale) * k_scale, v_scale,
             block_table.stride(0), pool.block_stride, pool.token_stride, pool.head_stride,
             GROUP=group, NUM_KV_HEADS=pool.num_kv_heads, HEAD_DIM=head_dim, PADDED=padded, BLOCK_SIZE=pool.block_size,

@@ -14,7 +14,8 @@ MAX_HEAD_DIM = 256
 def check_pool(k_cache: torch.Tensor, v_cache: torch.Tensor, dtype: torch.dtype, layout: str) -> Geometry:
     """K and V are of one shape, strides, dtype and device; their dtype is ``dtype`` or fp8."""
     pool = geometry(k_cache, layout)
-    if pool != geometry(v_cache, layout) or k_cache.dtype != v_cache.dtype or k_cache.device != v_cache.device:
+    if (k_cache.shape != v_cache.shape or k_cache.stride() != v_cache.stride() or k_cache.dtype != v_cache.dtype
+            or k_cache.device != v_cache.device):
         raise InputError("k_cache and v_cache must agree in shape, strides, dtype and device, got "
                          f"{_describe(k_cache)} and {_describe(v_cache)}")
     if k_cache.dtype not in (dtype, CACHE_8BIT):
@@ -51,7 +52,7 @@ def check_decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, 
     if q.dim() != 4:
         raise InputError(f"q must have shape (num_seqs, q_len, num_q_heads, head_dim), got {tuple(q.shape)}")
     pool = check_queries(q, k_cache, v_cache, out, layout)
-    check_metadata(block_table, lengths, len(q), q.device)
+    check_metadata(block_table, lengths, q.shape[0], q.device)
     if q.device.type == "cpu":
         first_visible = None if window is None else lengths.numpy() - q.shape[1] - window
         check_table(block_table.numpy(), lengths.numpy(), pool.block_size, pool.num_blocks, allow_shared=True,
@@ -66,7 +67,7 @@ def check_prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor,
     if q.dim() != 3:
         raise InputError(f"q must have shape (num_queries, num_q_heads, head_dim), got {tuple(q.shape)}")
     pool = check_queries(q, k_cache, v_cache, out, layout)
-    check_metadata(block_table, lengths, len(lengths), q.device)
+    check_metadata(block_table, lengths, lengths.shape[0], q.device)
     if (first_query.dtype != torch.int32 or first_query.shape != (len(lengths) + 1,) or not first_query.is_contiguous()
             or first_query.device != q.device):
         raise InputError(f"first_query must be contiguous int32 of shape ({len(lengths) + 1},) on {q.device}, "
@@ -103,7 +104,7 @@ def check_metadata(block_table: torch.Tensor, lengths: torch.Tensor, num_seqs: i
                          f"got {_describe(block_table)}")
     if lengths.dtype != torch.int32 or lengths.dim() != 1 or not lengths.is_contiguous():
         raise InputError(f"lengths must be contiguous int32 of shape (num_seqs,), got {_describe(lengths)}")
-    if len(block_table) != num_seqs or len(lengths) != num_seqs:
+    if block_table.shape[0] != num_seqs or lengths.shape[0] != num_seqs:  # len() of a tensor takes microseconds
         raise InputError(f"q has {num_seqs} sequences, block_table {len(block_table)} and lengths {len(lengths)}")
     if block_table.device != device or lengths.device != device:
         raise InputError(f"q is on {device}, block_table on {block_table.device} and lengths on {lengths.device}")
