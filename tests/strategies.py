@@ -69,8 +69,8 @@ def setups(draw, allocators=None) -> Setup:
         column(1, 3) if one_in(draw, 4) else None, allocator=allocator,
         capacity_slots=draw(capacities(allocator, largest, max_model_len)), max_model_len=max_model_len,
         scheduling=scheduling, durations=draw(durations()), closed_users=users,
-        until_s=draw(st.floats(0.01, 8)) if one_in(draw, 6) else None,
-        warmup_s=draw(st.floats(0, 3)) if one_in(draw, 5) else 0.0)
+        until_s=draw(st.sampled_from((1.0, 2.0, 5.0)) | st.floats(0.01, 8)) if one_in(draw, 6) else None,
+        warmup_s=draw(st.sampled_from((1.0, 2.0)) | st.floats(0, 3)) if one_in(draw, 5) else 0.0)
 
 
 def one_in(draw, number: int) -> bool:
