@@ -72,6 +72,15 @@ def test_quiet_leaves_the_tables_alone(pagesim, tmp_path):
     assert ended.err == "" and "KV cache" not in ended.out and "token use" in ended.out
 
 
+def test_a_pipe_gets_whole_lines_however_many_columns_a_table_has(pagesim, tmp_path):
+    config = write_experiment(tmp_path, keys="sweep: {allocators.1.block_size: [1, 2, 4, 8, 16]}")
+    lines = pagesim("simulate", config).out.splitlines()
+    (heading,) = [line for line in lines if "preemptions" in line]
+    assert heading.split() == (
+        "case completed running, mean running, peak waiting, mean waiting, peak waits for preemptions requests/s output tokens/s"
+    ).split()
+
+
 def test_csv_and_markdown_hold_the_same_cases(pagesim, tmp_path):
     config = write_experiment(tmp_path)
     rows = list(csv.DictReader(io.StringIO(pagesim("simulate", config, "--format", "csv").out)))
