@@ -1,0 +1,29 @@
+"""``pagesim report``: a page of pictures from run folders."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders: what 'pagesim simulate -o' wrote.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE.html", help="Where the page goes; report.html in the first RUN if left out."),
+    ] = None,
+    case: Annotated[
+        list[str], typer.Option(metavar="NAME", help="Show this case only; may be repeated.")
+    ] = [],
+) -> None:
+    """Write one HTML page, complete in itself: the ledger over time, address maps, distributions, sweeps, all numbers."""
+    from pagesim.report.files import write_text
+    from pagesim.report.loaded import chosen, load_runs
+    from pagesim.report.page import page_html
+
+    loaded = load_runs(runs)
+    page = page_html(loaded, chosen(loaded, case))
+    path = output or runs[0] / "report.html"
+    write_text(path, page)
+    print(f"written to {path} ({len(page.encode()) / 1e6:.2f} MB)", file=sys.stderr)

@@ -1,0 +1,84 @@
+"""The address map: time across, addresses up, each cell coloured by the request that owned it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pagesim.engine.ownership import NOBODY, Ownership
+from pagesim.report.colours import OWNERS
+
+
+@dataclass(frozen=True)
+class AddressMap:
+    """Who owned what at some of the recorded steps, seen at some of the addresses.
+
+    Attributes:
+        owners: request in each cell, or ``NOBODY``, int64, shape (num_rows, num_columns); row 0 is the lowest address.
+        colours: index into ``colours.OWNERS`` of each cell, -1 where free, int8, the same shape.
+        steps: the step that each column shows, shape (num_columns,).
+        start_s: its start.
+        units: the unit that each row shows, shape (num_rows,).
+        unit_slots: slots of a unit.
+    """
+
+    owners: np.ndarray
+    colours: np.ndarray
+    steps: np.ndarray
+    start_s: np.ndarray
+    units: np.ndarray
+    unit_slots: int
+
+
+def address_map(recorded: Ownership, most_rows: int, most_columns: int) -> AddressMap:
+    """Every recorded step and unit where they fit; else evenly spaced ones, exactly as they were."""
+    num_steps = recorded.last_step - recorded.first_step + 1
+    steps = recorded.first_step + _evenly(num_steps, most_columns)
+    units = _evenly(recorded.num_units, most_rows)
+    owners = np.full((len(units), len(steps)), NOBODY, np.int64)
+    now = np.full(recorded.num_units, NOBODY, np.int64)
+    upto = np.concatenate([[0], np.searchsorted(recorded.changes[:, 0], steps, side="right")])
+    for column, (begin, end) in enumerate(zip(upto, upto[1:])):
+        _apply(now, recorded.changes[begin:end])
+        owners[:, column] = now[units]
+    return AddressMap(owners, _colour(owners), steps, recorded.start_s[steps - recorded.first_step], units,
+                      recorded.unit_slots)
+
+
+def _evenly(count: int, most: int) -> np.ndarray:
+    """The middles of ``most`` equal parts of ``[0, count)``, or all of it."""
+    parts = min(count, most)
+    return (2 * np.arange(parts) + 1) * count // (2 * parts) if parts else np.zeros(0, np.int64)
+
+
+def _apply(owners: np.ndarray, changes: np.ndarray) -> None:
+    """Perform changes in their order; of several to one unit the last stays."""
+    _, first, count, owner = changes.T
+    ends = np.cumsum(count)
+    total = int(ends[-1]) if len(ends) else 0
+    owners[np.arange(total) - np.repeat(ends - count - first, count)] = np.repeat(owner, count)
+
+
+def _colour(owners: np.ndarray) -> np.ndarray:
+    """A colour for each request, other than those beside it where it first appears, if one is left."""
+    num_colours, colour_of = len(OWNERS), {NOBODY: -1}
+    colours = np.full(owners.shape, -1, np.int8)
+    for column in range(owners.shape[1]):
+        cells = owners[:, column]
+        present, where = np.unique(cells, return_index=True)
+        for request in present[np.argsort(where)].tolist():
+            if request not in colour_of:
+                taken = _beside(cells, request, colour_of)
+                wanted = (len(colour_of) + k for k in range(num_colours))
+                free = (k % num_colours for k in wanted if k % num_colours not in taken)
+                colour_of[request] = next(free, len(colour_of) % num_colours)
+        colours[:, column] = np.array([colour_of[request] for request in present.tolist()])[
+            np.searchsorted(present, cells)
+        ]
+    return colours
+
+
+def _beside(cells: np.ndarray, request: int, colour_of: dict[int, int]) -> set[int]:
+    """Colours of the requests next to this one in a column."""
+    at = np.flatnonzero(cells == request)
+    beside = np.concatenate([cells[np.maximum(at - 1, 0)], cells[np.minimum(at + 1, len(cells) - 1)]])
+    return {colour_of[other] for other in set(beside.tolist()) if other in colour_of}
