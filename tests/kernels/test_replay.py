@@ -85,7 +85,8 @@ def test_a_reused_block_that_still_holds_its_old_owners_keys_shows(device, monke
 
 
 def test_parallel_samples_of_one_request_are_told_apart(device):
-    steps = [from_rows([[0], [1]], [2, 3], 4, 2, seq_ids=[5, 5]), from_rows([[0], [1]], [3, 4], 4, 2, seq_ids=[5, 5])]
+    steps = [from_rows([[0], [1]], [2, 2], 4, 2, seq_ids=[5, 5]), from_rows([[0], [1]], [3, 3], 4, 2, seq_ids=[5, 5]),
+             from_rows([[1]], [4], 4, 2, seq_ids=[5])]  # the first is preempted: now the other is the first
     assert all(row.verdict.passed for row in replayed(steps, device))
 
 
