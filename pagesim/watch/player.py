@@ -83,33 +83,37 @@ class Player:
 
     def view(self) -> View:
         """The case at the time that it was advanced to; notes what happened since the last view."""
-        run, idle = self._run, self._is_idle()
-        instant, result = run.instant(), run.result()
+        run, instant, result = self._run, self._run.instant(), self._run.result()
+        idle = self._is_idle()
         empty = idle or (self.over and instant.running == 0)
-        unit_slots, num_units = run.units()
-        owners, stored = np.full(num_units, NOBODY, np.int64), np.zeros(num_units, np.int64)
-        parts = np.zeros(len(PARTS), np.int64)
-        if empty:
-            parts[_REMAINDER] = run.capacity_slots - unit_slots * num_units
-            parts[_IDLE] = unit_slots * num_units
-        else:
-            owners, parts = run.owners(), instant.parts_slots
-            slots = run.tables().slots()
-            stored = np.bincount(slots // unit_slots, minlength=num_units)
+        owners, stored, parts, owning = self._nothing() if empty else self._memory()
         status = result.requests.status
-        completed = int(np.count_nonzero(status == _COMPLETED))
-        rejected = int(np.count_nonzero(status > _COMPLETED))
         arrived = int(np.searchsorted(result.requests.arrival_s, self._clock_s, side="right"))
-        self._note(run, [] if empty else np.unique(owners[owners != NOBODY]).tolist(), arrived, result.requests.status)
+        self._note(owning, arrived, status)
         return View(
-            name=self.name, owners=owners, stored=stored, paged=isinstance(run.spec, Paged),
-            unit_slots=unit_slots, parts_slots=parts,
-            running=0 if empty else instant.running, waiting=0 if empty else instant.waiting, arrived=arrived,
-            completed=completed, rejected=rejected, preempted=result.counters.preemptions,
+            name=self.name, owners=owners, stored=stored, paged=isinstance(run.spec, Paged), unit_slots=run.units()[0],
+            parts_slots=parts, running=0 if empty else instant.running, waiting=0 if empty else instant.waiting,
+            arrived=arrived, completed=int(np.count_nonzero(status == _COMPLETED)),
+            rejected=int(np.count_nonzero(status > _COMPLETED)), preempted=result.counters.preemptions,
             num_requests=len(run.trace), events=tuple(self._events),
             idle_until_s=run.step_start_s() if idle and not self.over else None, over=self.over)
 
-    def _note(self, run: Run, owning: list[int], arrived: int, status: np.ndarray) -> None:
+    def _memory(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[int]]:
+        """Owners and tokens of each unit, the ledger, and the requests that run."""
+        unit_slots, num_units = self._run.units()
+        tables = self._run.tables()
+        stored = np.bincount(tables.slots() // unit_slots, minlength=num_units)
+        return self._run.owners(), stored, self._run.instant().parts_slots, sorted(set(tables.seq_ids.tolist()))
+
+    def _nothing(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[int]]:
+        """The same of a memory that nobody uses."""
+        unit_slots, num_units = self._run.units()
+        parts = np.zeros(len(PARTS), np.int64)
+        parts[_REMAINDER] = self._run.capacity_slots - unit_slots * num_units
+        parts[_IDLE] = unit_slots * num_units
+        return np.full(num_units, NOBODY, np.int64), np.zeros(num_units, np.int64), parts, []
+
+    def _note(self, owning: list[int], arrived: int, status: np.ndarray) -> None:
         before, now = set(self._seen), set(owning)
         gone = sorted(before - now)
         happened = (

@@ -13,11 +13,12 @@ from pagesim.watch.player import Player
 ROWS = ((0, 16, 1), (0, 8, 9), (0, 16, 1), (0, 8, 9), (1, 32, 1), (30, 20, 3), (30, 90, 1))
 
 
-def player(allocator: Contiguous | Paged | None = None, rows: tuple = ROWS, slots: int = 64, **options) -> Player:
+def player(allocator: Contiguous | Paged | None = None, rows: tuple = ROWS, slots: int = 64,
+           until_s: float | None = None) -> Player:
     arrival, prompt, output = zip(*rows)
     trace = Trace(np.array(arrival, float), np.array(prompt, np.int32), np.array(output, np.int32))
     allocator = allocator or Contiguous("exact")
-    run = Run(trace, allocator, slots, slots, Scheduling(**options), Linear(1.0))
+    run = Run(trace, allocator, slots, slots, Scheduling(), Linear(1.0), until_s=until_s)
     return Player(type(allocator).__name__.lower(), run)
 
 

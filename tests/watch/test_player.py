@@ -51,6 +51,16 @@ def test_a_run_that_is_over_stays_as_it_ended():
     assert (view.completed, view.rejected, view.arrived, view.num_requests) == (6, 1, 7, 7)
 
 
+def test_a_run_in_which_every_request_is_rejected_is_over_at_once():
+    view = seen_at(player(rows=((0, 90, 1), (2, 90, 1))), 5.0)
+    assert view.over and view.rejected == 2 and parts(view)["idle"] == 64
+
+
+def test_a_run_cut_off_in_time_ends_with_its_memory_in_use():
+    view = seen_at(player(rows=((0, 16, 9),), until_s=2.5), 50.0)
+    assert view.over and view.running == 1 and parts(view)["token_states"] == 18
+
+
 def test_slots_outside_any_block_are_the_remainder_also_when_nothing_runs():
     assert parts(seen_at(player(Paged(5)), 20.0)) == dict.fromkeys(PARTS, 0) | {"idle": 60, "remainder": 4}
 
