@@ -8,16 +8,18 @@ import typer
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders: what 'pagesim simulate -o' wrote.")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run folders: what 'pagesim simulate -o DIR' wrote.")
+    ],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE.html", help="Where the page goes; report.html in the first RUN if left out."),
+        typer.Option("-o", "--output", metavar="FILE.html", help="The page; report.html in the first RUN if left out."),
     ] = None,
     case: Annotated[
         list[str], typer.Option(metavar="NAME", help="Show this case only; may be repeated.")
     ] = [],
 ) -> None:
-    """Write one HTML page, complete in itself: the ledger over time, address maps, distributions, sweeps, all numbers."""
+    """Write one HTML page, complete in itself: memory over time, address maps, distributions, sweeps, all numbers."""
     from pagesim.report.files import write_text
     from pagesim.report.loaded import chosen, load_runs
     from pagesim.report.page import page_html

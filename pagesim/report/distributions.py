@@ -79,7 +79,8 @@ def latency_figure(key: str, cases: list[tuple[str, dict]]) -> str:
     width, row = 470, 34
     height = len(cases) * row + 26
     if not values:
-        return drawing(width, 30, f"{LATENCIES[key]}: nothing completed", text("nothing completed", 0, 18, class_="tick"))
+        nothing = text("nothing completed", 0, 18, class_="tick")
+        return drawing(width, 30, f"{LATENCIES[key]}: nothing completed", nothing)
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     high = max(high, low + 1)
     log_at = scale(low, high, 16, width - 20)

@@ -78,9 +78,10 @@ def _section(title: str, *inside: str) -> str:
 
 def _figure(kind: str, picture: str, data: dict | None = None, caption: str = "") -> str:
     """A drawing with the line that shows the values under the pointer or the cursor keys."""
-    held = "" if data is None else tag(
-        "script", json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"), type="application/json"
-    )
+    held = ""
+    if data is not None:
+        content = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+        held = tag("script", content, type="application/json")
     head = caption and f"<figcaption>{caption}</figcaption>"
     return f'<figure data-kind="{kind}">{head}{picture}<output aria-live="polite"></output>{held}</figure>'
 
@@ -240,7 +241,9 @@ def _shown(value: object) -> str:
 
 
 def _origin(run: LoadedRun) -> str:
-    resolved = run.cases[0].resolved if len(run.cases) == 1 else {case.entry["name"]: case.resolved for case in run.cases}
+    resolved = {case.entry["name"]: case.resolved for case in run.cases}
+    if len(resolved) == 1:
+        resolved = run.cases[0].resolved
     return (
         f"<h3>{escape(str(run.path))}</h3><details><summary>resolved config</summary>"
         f"<pre>{escape(config_text(resolved))}</pre></details><details open><summary>environment</summary>"

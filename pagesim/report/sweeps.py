@@ -102,11 +102,13 @@ def curve_figure(found: list[Curve], measure: Measure) -> str | None:
     box = Box(52, 22, _WIDTH - 70, 150)
     high = max(y for y in ys if y is not None)
     at = positions(found)
-    x_at, y_at = scale(min(at.values()), max(at.values()), box.left + 8, box.right - 8), scale(0, high, box.bottom, box.top)
+    x_at = scale(min(at.values()), max(at.values()), box.left + 8, box.right - 8)
+    y_at = scale(0, high, box.bottom, box.top)
     best = measure.best(y for y in ys if y is not None)
     inside = [text(measure.title, 0, 11, class_="heading"), axis_left(box, ticks(high, 4), y_at, short)]
     inside += [
-        text(str(value), x_at(place), box.bottom + 14, class_="tick", text_anchor="middle") for value, place in at.items()
+        text(str(value), x_at(place), box.bottom + 14, class_="tick", text_anchor="middle")
+        for value, place in at.items()
     ]
     for k, curve in enumerate(found):
         inside.append(_line(curve, measure, best, x_at, y_at, at, SERIES[k % len(SERIES)]))

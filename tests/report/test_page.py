@@ -130,7 +130,8 @@ def test_a_run_in_which_nothing_ran_is_a_page_too(tmp_path):
 
 def test_a_million_requests_or_a_dozen_cases_stay_below_two_megabytes(tmp_path):
     """The files of a run have a most: 8,192 rows of timeline, some hundred thousand changes of hands."""
-    run = make_run(tmp_path, allocators="[{kind: paged}]", keys='sweep: {"allocators.0.block_size": [1,2,3,4,5,6,7,8,9,10,11,12]}')
+    sweep = 'sweep: {"allocators.0.block_size": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}'
+    run = make_run(tmp_path, allocators="[{kind: paged}]", keys=sweep)
     rng = np.random.default_rng(0)
     steps, units = 1000, 20_000
     changes = [[step, int(unit), 1, int(owner)] for step in range(steps)
@@ -153,7 +154,7 @@ def test_a_million_requests_or_a_dozen_cases_stay_below_two_megabytes(tmp_path):
 
 @pytest.mark.parametrize(("damage", "message"), [
     (lambda run: (run / "metrics.json").unlink(), r"metrics\.json: No such file or directory; a run folder is what"),
-    (lambda run: (run / "timeline.csv").unlink(), r"timeline\.csv: No such file or directory; the run folder is not whole"),
+    (lambda run: (run / "timeline.csv").unlink(), r"timeline\.csv: No such file or directory; the run folder is not"),
     (lambda run: (run / "timeline.csv").write_text("a,b\n1,x\n"), r"timeline\.csv: not a timeline: "),
     (lambda run: (run / "events.json").write_text("{}"), r"events\.json: not the events of a case: KeyError"),
     (lambda run: (run / "events.json").write_text("[1"), r"events\.json: not the events of a case: "),
