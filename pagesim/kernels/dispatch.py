@@ -5,6 +5,9 @@ The Hopper kernel (``hopper``) takes the common shapes on its GPU, the general o
     plan = plan_decode(q, k_cache, lengths, layout="NHD")   # once for a batch; lengths on the host
     plan.update(lengths)                                    # each step, also between replays of a captured graph
     paged_decode(q, k_cache, v_cache, block_table, lengths_on_gpu, plan, layout="NHD", out=out)   # for each layer
+
+How a sequence is cut depends on the batch that it is in: its output is the same in every batch to rounding, not to the
+last bit.  Who needs that takes ``decode.decode`` with a ``split`` of a fixed item length.
 """
 
 from functools import cache
