@@ -11,6 +11,7 @@ from pagesim.cli import config, explain, trace
 from pagesim.cli.bench_kernel import bench_kernel
 from pagesim.cli.compare import compare
 from pagesim.cli.kernel import kernel
+from pagesim.cli.plot import plot
 from pagesim.cli.report import report
 from pagesim.cli.simulate import simulate
 from pagesim.cli.size import size
@@ -22,6 +23,7 @@ app = typer.Typer(name="pagesim", no_args_is_help=True, pretty_exceptions_enable
 app.command()(simulate)
 app.command()(compare)
 app.command()(report)
+app.command()(plot)
 app.command()(kernel)
 app.command()(bench_kernel)
 app.add_typer(trace.app)

@@ -1,0 +1,236 @@
+"""The page's pictures as figures for a paper, drawn with matplotlib (extra ``report``)."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pagesim.engine.result import PARTS
+from pagesim.errors import InputError
+from pagesim.report import sweeps
+from pagesim.report.address_map import address_map
+from pagesim.report.bars import CONVENTIONS
+from pagesim.report.colours import DARK, OWNERS, PART_COLOURS, SERIES
+from pagesim.report.distributions import DISTRIBUTIONS, LATENCIES, PERCENTILES, bin_number, having
+from pagesim.report.figures import shown_window
+from pagesim.report.loaded import LoadedCase
+from pagesim.report.thinning import thin
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ENDINGS = (".png", ".svg", ".pdf")
+_STRETCHES = 800
+_MAP_CELLS = (600, 1500)
+_WIDTH = 7.0  # inches: a page of two columns
+_SMALL = {"fontsize": "small"}
+
+
+def save(figure: "Figure", path: Path) -> None:
+    """Write the figure; the same figure gives the same file.
+
+    Raises:
+        InputError: the file's ending names no format that is written.
+    """
+    if path.suffix not in ENDINGS:
+        raise InputError(f"{path}: a picture ends in {', '.join(ENDINGS)}, not in {path.suffix or 'nothing'!r}")
+    from matplotlib import rc_context
+
+    dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
+    with rc_context({"svg.hashsalt": "pagesim", "svg.fonttype": "none"}):
+        figure.savefig(path, dpi=200, metadata=dated[path.suffix[1:]])
+
+
+def ledger(cases: list[LoadedCase]) -> "Figure":
+    """Each case's parts of capacity over time, stacked; the line is the most token states of each stretch."""
+    figure, panels = _column(len(cases), 1.9)
+    used = {}
+    for panel, case in zip(panels, cases):
+        slots, thinned = case.entry["capacity"]["slots"], thin(case.timeline(), _STRETCHES)
+        tops = np.cumsum(np.vstack([np.zeros(len(thinned.edges_s) - 1), 100 * thinned.shares(slots)]), axis=0)
+        for part, low, high in zip(PARTS, tops, tops[1:]):
+            if np.any(high > low):
+                panel.stairs(high, thinned.edges_s, baseline=low, fill=True, color=PART_COLOURS[part])
+                used[part] = PART_COLOURS[part]
+        if not thinned.exact:
+            peaks = 100 * thinned.values["max_token_states_slots"] / slots
+            panel.stairs(peaks, thinned.edges_s, baseline=None, color="black", linewidth=0.5)
+        panel.set(ylim=(0, 100), ylabel="% of capacity", xlim=(0, thinned.edges_s[-1] or 1))
+        panel.set_title(case.name, **_SMALL)
+    panels[-1].set_xlabel("simulated time, s")
+    _legend(figure, {part: used[part] for part in PARTS if part in used})
+    return figure
+
+
+def running(cases: list[LoadedCase]) -> "Figure":
+    """Running and waiting sequences and preemptions over time, a line a case."""
+    figure, panels = _column(3, 1.5)
+    names = ("mean_running", "mean_waiting", "preemptions")
+    for k, case in enumerate(cases):
+        thinned = thin(case.timeline(), _STRETCHES // 4)
+        for panel, name in zip(panels, names):
+            panel.stairs(thinned.values[name], thinned.edges_s, baseline=None, color=_series(k), linewidth=1)
+    for panel, title in zip(panels, ("running", "waiting", "preemptions")):
+        panel.set(ylabel=title, ylim=(0, None), xlim=(0, None))
+    panels[-1].set_xlabel("simulated time, s")
+    _legend(figure, {case.name: _series(k) for k, case in enumerate(cases)})
+    return figure
+
+
+def owners(cases: list[LoadedCase]) -> "Figure":
+    """The address map of each case: which request owned which slots, what is white is free."""
+    from matplotlib.colors import ListedColormap
+
+    figure, panels = _column(len(cases), 2.4)
+    colours = ListedColormap(["white", *OWNERS])
+    for panel, case in zip(panels, cases):
+        recorded = case.ownership()
+        seen = address_map(recorded, *_MAP_CELLS)
+        if not seen.colours.size:
+            raise InputError(f"{case.name}: the run has no step: there is no map to draw")
+        reach = (recorded.first_step, recorded.last_step + 1, 0, recorded.num_units * recorded.unit_slots)
+        panel.imshow(seen.colours, cmap=colours, vmin=-1, vmax=len(OWNERS) - 1, extent=reach, origin="lower",
+                     aspect="auto", interpolation="nearest")
+        panel.set(ylabel="address, slots")
+        panel.set_title(case.name, **_SMALL)
+    panels[-1].set_xlabel("step")
+    return figure
+
+
+def sosp23(cases: list[LoadedCase]) -> "Figure":
+    """Both conventions, a bar a case, over the window named beside it."""
+    from matplotlib.figure import Figure
+
+    figure = Figure((_WIDTH, 1.1 + 0.32 * len(cases)), layout="constrained")
+    for panel, (title, shares_of, colours) in zip(figure.subplots(1, 2, sharey=True), CONVENTIONS):
+        for row, case in enumerate(cases):
+            left = 0.0
+            for part, share in (shares_of(case.entry) or {}).items():
+                panel.barh(row, 100 * share, left=left, color=colours[part])
+                if share >= 0.12:
+                    ink = "white" if colours[part] in DARK else "black"
+                    panel.text(left + 50 * share, row, f"{100 * share:.1f}", ha="center", va="center", color=ink,
+                               fontsize="x-small")
+                left += 100 * share
+        panel.set_yticks(range(len(cases)), [f"{case.name} ({shown_window(case.entry)})" for case in cases], **_SMALL)
+        panel.set(xlim=(0, 100), xlabel="% of capacity")
+        panel.set_title(title, **_SMALL)
+        handles = [_patch(name, colour) for name, colour in colours.items()]
+        panel.legend(handles=handles, fontsize="x-small", ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.12))
+    panel.invert_yaxis()
+    return figure
+
+
+def sweep(cases: list[LoadedCase]) -> "Figure":
+    """Figures along each swept key, a line a curve, the best point ringed.
+
+    Raises:
+        InputError: the cases differ in nothing that can be drawn along an axis.
+    """
+    from matplotlib.figure import Figure
+
+    found = sweeps.curves(cases)
+    if not found:
+        raise InputError("nothing was swept: no two cases differ in one number alone, nor three in one word")
+    measures = sweeps.MEASURES
+    figure = Figure((_WIDTH, 3.8 * len(found)), layout="constrained")
+    for part, (key, curves) in zip(figure.subfigures(len(found), 1, squeeze=False)[:, 0], found.items()):
+        at = sweeps.positions(curves)
+        panels = part.subplots(2, -(-len(measures) // 2)).ravel()
+        for panel, measure in zip(panels, measures):
+            _curves(panel, curves, measure, at)
+        part.supxlabel(key, **_SMALL)
+        _legend(part, {curve.name: _series(k) for k, curve in enumerate(curves)})
+    return figure
+
+
+def _curves(panel: "Axes", curves: list[sweeps.Curve], measure: sweeps.Measure, at: dict) -> None:
+    values = []
+    for k, curve in enumerate(curves):
+        points = [(at[value], measure.of(case.entry)) for value, case in curve.points]
+        points = [point for point in points if point[1] is not None]
+        values += points
+        panel.plot(*zip(*points), marker="o", markersize=3, color=_series(k), linewidth=1.2) if points else None
+    if values:
+        best = measure.best(y for _, y in values)
+        ringed = [point for point in values if point[1] == best]
+        panel.plot(*zip(*ringed), "o", markersize=8, fillstyle="none", color="black")
+    panel.set_title(measure.title, **_SMALL)
+    panel.set_xticks(list(at.values()), [str(value) for value in at], rotation=30 if len(at) > 5 else 0, **_SMALL)
+    panel.set_ylim(0, None)
+
+
+def latency(cases: list[LoadedCase]) -> "Figure":
+    """p50, p90 and p99 of each latency as dots on a logarithmic scale, the mean as a ring."""
+    from matplotlib.figure import Figure
+
+    figure = Figure((_WIDTH, 1.6 + 0.5 * len(cases)), layout="constrained")
+    for panel, (key, title) in zip(figure.subplots(2, 2, sharey=True).ravel(), LATENCIES.items()):
+        for row, case in enumerate(cases):
+            values = case.entry["latency"][key]
+            if values["p50"] is None:
+                continue
+            panel.plot([values[p] for p in PERCENTILES], [row] * 3, "o-", color=_series(row), markersize=4)
+            panel.plot(values["mean"], row, "o", color=_series(row), fillstyle="none", markersize=8)
+        panel.set_xscale("symlog", linthresh=1e-3)
+        panel.set_yticks(range(len(cases)), [case.name for case in cases], **_SMALL)
+        panel.set(ylim=(len(cases) - 0.5, -0.5))
+        panel.set_title(f"{title}, s", **_SMALL)
+    return figure
+
+
+def histograms(cases: list[LoadedCase]) -> "Figure":
+    """Holes, waste, block lifetimes and scatter of tables in powers of two, a line a case."""
+    from matplotlib.figure import Figure
+
+    figure = Figure((_WIDTH, 4.6), layout="constrained")
+    colour_of = {case.name: _series(k) for k, case in enumerate(cases)}
+    for panel, what in zip(figure.subplots(2, 2).ravel(), DISTRIBUTIONS):
+        for name, rows in having([(case.name, case.entry) for case in cases], what.key):
+            total = sum(count for _, _, count in rows)
+            shares = np.zeros(bin_number(rows[-1][0]) + 1)
+            for low, _, count in rows:
+                shares[bin_number(low)] = 100 * count / total
+            panel.stairs(shares, np.arange(len(shares) + 1), baseline=None, color=colour_of[name])
+        ticks = np.arange(0, max(int(panel.get_xlim()[1]), 1) + 1, 3)
+        panel.set_xticks(ticks, [f"{0 if k == 0 else 2 ** (k - 1):,}" for k in ticks.tolist()], **_SMALL)
+        panel.set(xlabel=what.unit, ylabel=f"% of {what.entry}", ylim=(0, None))
+        panel.set_title(what.title, **_SMALL)
+    _legend(figure, colour_of)
+    return figure
+
+
+PLOTS: dict[str, Callable[[list[LoadedCase]], "Figure"]] = {
+    "ledger": ledger,
+    "map": owners,
+    "running": running,
+    "sosp23": sosp23,
+    "sweep": sweep,
+    "latency": latency,
+    "histograms": histograms,
+}
+
+
+def _column(count: int, height: float) -> tuple["Figure", list["Axes"]]:
+    """Panels one above the other."""
+    from matplotlib.figure import Figure
+
+    figure = Figure((_WIDTH, 0.6 + height * count), layout="constrained")
+    return figure, list(figure.subplots(count, 1, squeeze=False)[:, 0])
+
+
+def _series(k: int) -> str:
+    return SERIES[k % len(SERIES)]
+
+
+def _patch(name: str, colour: str):
+    from matplotlib.patches import Patch
+
+    return Patch(color=colour, label=name.replace("_", " "))
+
+
+def _legend(figure: "Figure", colours: dict[str, str]) -> None:
+    handles = [_patch(name, colour) for name, colour in colours.items()]
+    figure.legend(handles=handles, loc="outside upper center", ncols=min(4, len(handles)), fontsize="small")
