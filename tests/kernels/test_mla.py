@@ -28,11 +28,12 @@ def run(lengths, *, device, num_heads=16, q_len=1, latent_dim=64, rope_dim=16, b
     plan = plan or split(case.lengths, item, device=device, q_len=q_len)
     workspace = make_workspace(plan.num_parts, q_len, num_heads, latent_dim, case.q.device)
     workspace.out.fill_(float("nan"))
-    out = decode_mla(case.q, cache, case.block_table, case.lengths_tensor(), plan, latent_dim=latent_dim, scale=0.1,
+    scale = (latent_dim + rope_dim) ** -0.5
+    out = decode_mla(case.q, cache, case.block_table, case.lengths_tensor(), plan, latent_dim=latent_dim, scale=scale,
                      out=case.q.new_full((len(lengths), q_len, num_heads, latent_dim), float("nan")),
                      workspace=workspace, tile_tokens=tile_tokens)
     expected = paged_attention(case.q, case.k_cache, case.k_cache[..., :latent_dim], case.block_table, lengths,
-                               layout="NHD", scale=0.1)
+                               layout="NHD", scale=scale)
     return out, expected
 
 
