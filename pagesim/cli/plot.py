@@ -27,11 +27,11 @@ def plot(
     kind: Annotated[Kind, typer.Option(help="What is drawn.")],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help=".png, .svg or .pdf; KIND.png in the first RUN if left out."),
+        typer.Option(
+            "-o", "--output", metavar="FILE", help=".png, .svg or .pdf; without it KIND.png in the first RUN."
+        ),
     ] = None,
-    case: Annotated[
-        list[str], typer.Option(metavar="NAME", help="Draw this case only; may be repeated.")
-    ] = [],
+    case: Annotated[list[str], typer.Option(metavar="NAME", help="Draw this case only; may be repeated.")] = [],
 ) -> None:
     """Draw one picture as PNG, SVG or PDF: the same as in the report, with matplotlib."""
     try:

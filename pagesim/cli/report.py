@@ -15,9 +15,7 @@ def report(
         Path | None,
         typer.Option("-o", "--output", metavar="FILE.html", help="The page; report.html in the first RUN if left out."),
     ] = None,
-    case: Annotated[
-        list[str], typer.Option(metavar="NAME", help="Show this case only; may be repeated.")
-    ] = [],
+    case: Annotated[list[str], typer.Option(metavar="NAME", help="Show this case only; may be repeated.")] = [],
 ) -> None:
     """Write one HTML page, complete in itself: memory over time, address maps, distributions, sweeps, all numbers."""
     from pagesim.report.files import write_text

@@ -40,8 +40,9 @@ def address_map(recorded: Ownership, most_rows: int, most_columns: int) -> Addre
     for column, (begin, end) in enumerate(zip(upto, upto[1:])):
         _apply(now, recorded.changes[begin:end])
         owners[:, column] = now[units]
-    return AddressMap(owners, _colour(owners), steps, recorded.start_s[steps - recorded.first_step], units,
-                      recorded.unit_slots)
+    return AddressMap(
+        owners, _colour(owners), steps, recorded.start_s[steps - recorded.first_step], units, recorded.unit_slots
+    )
 
 
 def _evenly(count: int, most: int) -> np.ndarray:

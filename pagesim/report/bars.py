@@ -58,7 +58,12 @@ def _bar(box: Box, name: str, shares: dict[str, float], colours: dict[str, str])
             continue
         shown = percent(share)
         piece = tag(
-            "rect", x=x_at(left), y=box.top, width=x_at(share), height=box.height, fill=colours[part],
+            "rect",
+            x=x_at(left),
+            y=box.top,
+            width=x_at(share),
+            height=box.height,
+            fill=colours[part],
             class_="idle" if part == "free" else "piece",
         )
         if share >= _LEAST_LABELLED:

@@ -49,8 +49,12 @@ class LoadedCase:
                 events = json.load(file)
             changes = [[*change[:3], NOBODY if change[3] is None else change[3]] for change in events["changes"]]
             return Ownership(
-                events["unit_slots"], events["num_units"], events["first_step"], events["last_step"],
-                np.array(events["start_s"], np.float64), np.array(changes, np.int64).reshape(-1, 4),
+                events["unit_slots"],
+                events["num_units"],
+                events["first_step"],
+                events["last_step"],
+                np.array(events["start_s"], np.float64),
+                np.array(changes, np.int64).reshape(-1, 4),
             )
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise InputError(f"{path}: not the events of a case: {error!r}; run the simulation again") from error

@@ -98,8 +98,14 @@ def map_figure(name: str, recorded: Ownership, most_rows: int, most_columns: int
     box = Box(_LEFT, 20, _WIDTH - _LEFT - _RIGHT, _MAP_HEIGHT)
     png = base64.b64encode(palette_png(seen.colours[::-1], OWNERS)).decode()
     image = tag(
-        "image", x=box.left, y=box.top, width=box.width, height=box.height, href=f"data:image/png;base64,{png}",
-        preserveAspectRatio="none", class_="map",
+        "image",
+        x=box.left,
+        y=box.top,
+        width=box.width,
+        height=box.height,
+        href=f"data:image/png;base64,{png}",
+        preserveAspectRatio="none",
+        class_="map",
     )
     num_slots = recorded.num_units * recorded.unit_slots
     y_at = scale(0, num_slots, box.bottom, box.top)

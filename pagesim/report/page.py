@@ -10,7 +10,12 @@ from pagesim.engine.result import PARTS
 from pagesim.report import bars, sweeps
 from pagesim.report.colours import PART_COLOURS, SERIES
 from pagesim.report.distributions import (
-    DISTRIBUTIONS, LATENCIES, bin_number, having, histogram_figure, latency_figure,
+    DISTRIBUTIONS,
+    LATENCIES,
+    bin_number,
+    having,
+    histogram_figure,
+    latency_figure,
 )
 from pagesim.report.figures import number, percent
 from pagesim.report.files import flat
@@ -59,12 +64,19 @@ def page_html(runs: list[LoadedRun], cases: list[LoadedCase]) -> str:
         _section("What made it", "".join(map(_origin, runs))),
     ]
     if len(cases) > MOST_PICTURED:
-        sections.insert(2, f"<p class=note>Pictures are of the first {MOST_PICTURED} of {len(cases)} cases; "
-                           "<code>--case NAME</code> chooses others.</p>")
+        sections.insert(
+            2,
+            f"<p class=note>Pictures are of the first {MOST_PICTURED} of {len(cases)} cases; "
+            "<code>--case NAME</code> chooses others.</p>",
+        )
     title = ", ".join(run.path.resolve().name for run in runs)
     return _asset("page.html").format(
-        title=escape(title), style=_asset("page.css"), script=_asset("page.js"), version=escape(__version__),
-        facts="".join(f"<p>{escape(line)}</p>" for run in runs for line in _facts(run)), body="\n".join(sections),
+        title=escape(title),
+        style=_asset("page.css"),
+        script=_asset("page.js"),
+        version=escape(__version__),
+        facts="".join(f"<p>{escape(line)}</p>" for run in runs for line in _facts(run)),
+        body="\n".join(sections),
     )
 
 
@@ -99,12 +111,17 @@ def _facts(run: LoadedRun) -> list[str]:
     trace, capacity = run.document["trace"], run.document["capacity"]
     lines = []
     if trace.get("read") is not None:
-        lines.append(f"{run.path.resolve().name}: trace {trace['format']}, {trace['read']:,} rows read = "
-                     f"{trace['dropped']:,} dropped + {trace['requests']:,} requests")
+        lines.append(
+            f"{run.path.resolve().name}: trace {trace['format']}, {trace['read']:,} rows read = "
+            f"{trace['dropped']:,} dropped + {trace['requests']:,} requests"
+        )
     if capacity.get("slots") is not None:
         size = capacity.get("bytes")
-        lines.append(f"KV memory: {capacity['slots']:,} token slots" + (f", {format_bytes(size)}" if size else "")
-                     + f"; max_model_len {capacity['max_model_len']:,}")
+        lines.append(
+            f"KV memory: {capacity['slots']:,} token slots"
+            + (f", {format_bytes(size)}" if size else "")
+            + f"; max_model_len {capacity['max_model_len']:,}"
+        )
     lines += [f"Not here: {each['name']}: {each['error']}" for each in run.document["failed"]]
     return lines
 
@@ -148,8 +165,13 @@ def _sweep_sections(cases: list[LoadedCase]) -> list[str]:
         figures = [figure for measure in sweeps.MEASURES if (figure := sweeps.curve_figure(found, measure))]
         legend = _legend({curve.name: SERIES[k % len(SERIES)] for k, curve in enumerate(found)})
         sections.append(
-            _section(f"Swept: {key}", legend, '<div class="pair">', *(_figure("marks", each) for each in figures),
-                     "</div><p class=note>The ring marks the best point.</p>")
+            _section(
+                f"Swept: {key}",
+                legend,
+                '<div class="pair">',
+                *(_figure("marks", each) for each in figures),
+                "</div><p class=note>The ring marks the best point.</p>",
+            )
         )
     return sections
 
@@ -168,24 +190,39 @@ def _case_section(case: LoadedCase, stretches: int, most_rows: int, most_columns
         return _section(case.name, "<p>The run has no step: nothing was admitted.</p>")
     load, values = load_figure(case.name, thinned, slots)
     present = {part: PART_COLOURS[part] for part in PARTS if thinned.values[f"mean_{part}_slots"].any()}
-    detail = "Every step or timeline row is drawn." if thinned.exact else (
-        f"Means over {len(thinned.edges_s) - 1} equal stretches of time; the dark line is the most token states in "
-        "each, the lines below it the most running and waiting.")
+    detail = (
+        "Every step or timeline row is drawn."
+        if thinned.exact
+        else (
+            f"Means over {len(thinned.edges_s) - 1} equal stretches of time; the dark line is the most token states in "
+            "each, the lines below it the most running and waiting."
+        )
+    )
     recorded = case.ownership()
     picture, owners, seen = map_figure(case.name, recorded, most_rows, most_columns)
     steps = case.entry["time"]["steps"]
-    which = "Every step" if len(recorded.start_s) >= steps else (
-        f"Steps {recorded.first_step:,} to {recorded.last_step:,} of {steps:,}, around the peak")
-    thin_map = "" if len(seen.steps) == len(recorded.start_s) and len(seen.units) == recorded.num_units else (
-        f" {len(seen.steps):,} steps × {len(seen.units):,} addresses are drawn, evenly spaced, each as it was.")
+    which = (
+        "Every step"
+        if len(recorded.start_s) >= steps
+        else (f"Steps {recorded.first_step:,} to {recorded.last_step:,} of {steps:,}, around the peak")
+    )
+    thin_map = (
+        ""
+        if len(seen.steps) == len(recorded.start_s) and len(seen.units) == recorded.num_units
+        else (f" {len(seen.steps):,} steps × {len(seen.units):,} addresses are drawn, evenly spaced, each as it was.")
+    )
     unit = "slots" if recorded.unit_slots == 1 else f"blocks of {recorded.unit_slots} slots"
     return _section(
         case.name,
         _legend(present),
         _figure("time", load, values, f"Ledger and load. {detail}"),
-        _figure("map", picture, owners,
-                f"Address map: who owned which {unit}. {which}.{thin_map} A colour is a request (colours repeat); "
-                "what is not coloured is free."),
+        _figure(
+            "map",
+            picture,
+            owners,
+            f"Address map: who owned which {unit}. {which}.{thin_map} A colour is a request (colours repeat); "
+            "what is not coloured is free.",
+        ),
     )
 
 
@@ -227,8 +264,10 @@ def _numbers(cases: list[tuple[str, dict]]) -> str:
             + "</tr>"
             for key in keys
         )
-        tables.append(f'<div class="wide numbers"><table><thead><tr><th scope=col>figure</th>{head}</tr></thead>'
-                      f"<tbody>{rows}</tbody></table></div>")
+        tables.append(
+            f'<div class="wide numbers"><table><thead><tr><th scope=col>figure</th>{head}</tr></thead>'
+            f"<tbody>{rows}</tbody></table></div>"
+        )
     return "".join(tables)
 
 

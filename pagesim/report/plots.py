@@ -57,10 +57,13 @@ def ledger(cases: list[LoadedCase]) -> "Figure":
         if not thinned.exact:
             peaks = 100 * thinned.values["max_token_states_slots"] / slots
             panel.stairs(peaks, thinned.edges_s, baseline=None, color="black", linewidth=0.5)
-        panel.set(ylim=(0, 100), ylabel="% of capacity", xlim=(0, thinned.edges_s[-1] or 1))
+        panel.set(ylim=(0, 100), ylabel="% of capacity")
         panel.set_title(case.name, **_SMALL)
     panels[-1].set_xlabel("simulated time, s")
-    _legend(figure, {part: used[part] for part in PARTS if part in used})
+    last_s = max(case.entry["time"]["end_s"] for case in cases)
+    for panel in panels:
+        panel.set_xlim(0, last_s or 1)  # the same for all: which allocator is done first shows
+    _legend(figure, {part.replace("_", " "): used[part] for part in PARTS if part in used})
     return figure
 
 
@@ -91,8 +94,16 @@ def owners(cases: list[LoadedCase]) -> "Figure":
         if not seen.colours.size:
             raise InputError(f"{case.name}: the run has no step: there is no map to draw")
         reach = (recorded.first_step, recorded.last_step + 1, 0, recorded.num_units * recorded.unit_slots)
-        panel.imshow(seen.colours, cmap=colours, vmin=-1, vmax=len(OWNERS) - 1, extent=reach, origin="lower",
-                     aspect="auto", interpolation="nearest")
+        panel.imshow(
+            seen.colours,
+            cmap=colours,
+            vmin=-1,
+            vmax=len(OWNERS) - 1,
+            extent=reach,
+            origin="lower",
+            aspect="auto",
+            interpolation="nearest",
+        )
         panel.set(ylabel="address, slots")
         panel.set_title(case.name, **_SMALL)
     panels[-1].set_xlabel("step")
@@ -111,13 +122,20 @@ def sosp23(cases: list[LoadedCase]) -> "Figure":
                 panel.barh(row, 100 * share, left=left, color=colours[part])
                 if share >= 0.12:
                     ink = "white" if colours[part] in DARK else "black"
-                    panel.text(left + 50 * share, row, f"{100 * share:.1f}", ha="center", va="center", color=ink,
-                               fontsize="x-small")
+                    panel.text(
+                        left + 50 * share,
+                        row,
+                        f"{100 * share:.1f}",
+                        ha="center",
+                        va="center",
+                        color=ink,
+                        fontsize="x-small",
+                    )
                 left += 100 * share
         panel.set_yticks(range(len(cases)), [f"{case.name} ({shown_window(case.entry)})" for case in cases], **_SMALL)
         panel.set(xlim=(0, 100), xlabel="% of capacity")
         panel.set_title(title, **_SMALL)
-        handles = [_patch(name, colour) for name, colour in colours.items()]
+        handles = [_patch(name.replace("_", " "), colour) for name, colour in colours.items()]
         panel.legend(handles=handles, fontsize="x-small", ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.12))
     panel.invert_yaxis()
     return figure
@@ -134,13 +152,15 @@ def sweep(cases: list[LoadedCase]) -> "Figure":
     found = sweeps.curves(cases)
     if not found:
         raise InputError("nothing was swept: no two cases differ in one number alone, nor three in one word")
-    measures = sweeps.MEASURES
     figure = Figure((_WIDTH, 3.8 * len(found)), layout="constrained")
     for part, (key, curves) in zip(figure.subfigures(len(found), 1, squeeze=False)[:, 0], found.items()):
         at = sweeps.positions(curves)
-        panels = part.subplots(2, -(-len(measures) // 2)).ravel()
+        measures = [measure for measure in sweeps.MEASURES if sweeps.tells(curves, measure)]
+        panels = part.subplots(-(-len(measures) // 3), 3, squeeze=False).ravel()
         for panel, measure in zip(panels, measures):
             _curves(panel, curves, measure, at)
+        for panel in panels[len(measures) :]:
+            panel.set_axis_off()
         part.supxlabel(key, **_SMALL)
         _legend(part, {curve.name: _series(k) for k, curve in enumerate(curves)})
     return figure
@@ -158,8 +178,9 @@ def _curves(panel: "Axes", curves: list[sweeps.Curve], measure: sweeps.Measure, 
         ringed = [point for point in values if point[1] == best]
         panel.plot(*zip(*ringed), "o", markersize=8, fillstyle="none", color="black")
     panel.set_title(measure.title, **_SMALL)
-    panel.set_xticks(list(at.values()), [str(value) for value in at], rotation=30 if len(at) > 5 else 0, **_SMALL)
-    panel.set_ylim(0, None)
+    crowded = sum(len(str(value)) for value in at) > 15
+    panel.set_xticks(list(at.values()), [str(value) for value in at], rotation=35 if crowded else 0, **_SMALL)
+    panel.set_ylim(0, 1.08 * max(y for _, y in values) if values else 1)
 
 
 def latency(cases: list[LoadedCase]) -> "Figure":
@@ -174,7 +195,7 @@ def latency(cases: list[LoadedCase]) -> "Figure":
                 continue
             panel.plot([values[p] for p in PERCENTILES], [row] * 3, "o-", color=_series(row), markersize=4)
             panel.plot(values["mean"], row, "o", color=_series(row), fillstyle="none", markersize=8)
-        panel.set_xscale("symlog", linthresh=1e-3)
+        panel.set_xscale("symlog", linthresh=1e-3)  # logarithmic, but has a 0
         panel.set_yticks(range(len(cases)), [case.name for case in cases], **_SMALL)
         panel.set(ylim=(len(cases) - 0.5, -0.5))
         panel.set_title(f"{title}, s", **_SMALL)
@@ -193,7 +214,7 @@ def histograms(cases: list[LoadedCase]) -> "Figure":
             shares = np.zeros(bin_number(rows[-1][0]) + 1)
             for low, _, count in rows:
                 shares[bin_number(low)] = 100 * count / total
-            panel.stairs(shares, np.arange(len(shares) + 1), baseline=None, color=colour_of[name])
+            panel.stairs(shares, np.arange(len(shares) + 1), color=colour_of[name])
         ticks = np.arange(0, max(int(panel.get_xlim()[1]), 1) + 1, 3)
         panel.set_xticks(ticks, [f"{0 if k == 0 else 2 ** (k - 1):,}" for k in ticks.tolist()], **_SMALL)
         panel.set(xlabel=what.unit, ylabel=f"% of {what.entry}", ylim=(0, None))
@@ -228,7 +249,7 @@ def _series(k: int) -> str:
 def _patch(name: str, colour: str):
     from matplotlib.patches import Patch
 
-    return Patch(color=colour, label=name.replace("_", " "))
+    return Patch(color=colour, label=name)
 
 
 def _legend(figure: "Figure", colours: dict[str, str]) -> None:

@@ -39,9 +39,7 @@ def text(content: str, x: float, y: float, **attributes: object) -> str:
 
 def drawing(width: float, height: float, label: str, *inside: str) -> str:
     """A drawing that the keyboard reaches and that a screen reader announces by ``label``."""
-    return tag(
-        "svg", *inside, viewBox=f"0 0 {_text(width)} {_text(height)}", tabindex=0, role="img", aria_label=label
-    )
+    return tag("svg", *inside, viewBox=f"0 0 {_text(width)} {_text(height)}", tabindex=0, role="img", aria_label=label)
 
 
 def scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
@@ -63,9 +61,7 @@ def ticks(high: float, most: int = 5, *, low: float = 0.0) -> list[float]:
 def axis_below(
     box: Box, values: Iterable[float], at: Callable[[float], float], label: str, shown: Callable[[float], str]
 ) -> str:
-    marks = [
-        text(shown(value), at(value), box.bottom + 14, class_="tick", text_anchor="middle") for value in values
-    ]
+    marks = [text(shown(value), at(value), box.bottom + 14, class_="tick", text_anchor="middle") for value in values]
     return "".join(marks) + text(label, box.right, box.bottom + 28, class_="tick", text_anchor="end")
 
 

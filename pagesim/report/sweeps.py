@@ -32,8 +32,11 @@ MEASURES = (
     Measure("running, mean", lambda case: case["mean"]["running"], max),
     Measure("output tokens/s", lambda case: case["throughput"]["output_tokens_per_s"], max),
     Measure("internal fragmentation, %", lambda case: _percent(case["internal_fragmentation"]), min),
-    Measure("time blocked by fragmentation, %",
-            lambda case: _percent(case["external_fragmentation"]["blocked_by_fragmentation"]), min),
+    Measure(
+        "time blocked by fragmentation, %",
+        lambda case: _percent(case["external_fragmentation"]["blocked_by_fragmentation"]),
+        min,
+    ),
     Measure("ttft p99, s", lambda case: case["latency"]["ttft"]["p99"], min),
 )
 # A seed is no setting: curves along it would only show chance.
@@ -74,16 +77,6 @@ def _curve(key: str, points: list[tuple[object, LoadedCase]]) -> Curve:
     return Curve(key, shared or key, tuple(points))
 
 
-def best_point(curve: Curve, measure: Measure) -> int | None:
-    """Index of the best point, the first of several."""
-    values = [(measure.of(case.entry), k) for k, (_, case) in enumerate(curve.points)]
-    existing = [(value, k) for value, k in values if value is not None]
-    if not existing:
-        return None
-    best = measure.best(value for value, _ in existing)
-    return next(k for value, k in existing if value == best)
-
-
 def positions(found: list[Curve]) -> dict[object, float]:
     """Where each value of the key stands on the axis: by its logarithm where all are above 0, words evenly apart."""
     values = list(dict.fromkeys(value for curve in found for value, _ in curve.points))
@@ -94,17 +87,22 @@ def positions(found: list[Curve]) -> dict[object, float]:
     return {value: math.log2(value) if logarithmic else float(value) for value in values}
 
 
+def tells(found: list[Curve], measure: Measure) -> bool:
+    """Whether the measure exists and is not 0 in some case."""
+    return any(measure.of(case.entry) for curve in found for _, case in curve.points)
+
+
 def curve_figure(found: list[Curve], measure: Measure) -> str | None:
-    """The measure along the key, a line a curve, the best point of all of them ringed; None where it never exists."""
-    ys = [measure.of(case.entry) for curve in found for _, case in curve.points]
-    if all(y is None or y == 0 for y in ys):
+    """The measure along the key, a line a curve, the best point of all of them ringed; None where it tells nothing."""
+    if not tells(found, measure):
         return None
+    ys = [y for curve in found for _, case in curve.points if (y := measure.of(case.entry)) is not None]
     box = Box(52, 22, _WIDTH - 70, 150)
-    high = max(y for y in ys if y is not None)
+    high = max(ys)
     at = positions(found)
     x_at = scale(min(at.values()), max(at.values()), box.left + 8, box.right - 8)
     y_at = scale(0, high, box.bottom, box.top)
-    best = measure.best(y for y in ys if y is not None)
+    best = measure.best(ys)
     inside = [text(measure.title, 0, 11, class_="heading"), axis_left(box, ticks(high, 4), y_at, short)]
     inside += [
         text(str(value), x_at(place), box.bottom + 14, class_="tick", text_anchor="middle")
@@ -120,8 +118,11 @@ def curve_figure(found: list[Curve], measure: Measure) -> str | None:
 def _line(curve: Curve, measure: Measure, best: float, x_at, y_at, at: dict, colour: str) -> str:
     points = [(x_at(at[value]), measure.of(case.entry), value, case) for value, case in curve.points]
     points = [point for point in points if point[1] is not None]
-    marks = [tag("path", d="M" + "L".join(f"{x:.1f} {y_at(y):.1f}" for x, y, _, _ in points), class_="line",
-                 stroke=colour)] if points else []
+    marks = (
+        [tag("path", d="M" + "L".join(f"{x:.1f} {y_at(y):.1f}" for x, y, _, _ in points), class_="line", stroke=colour)]
+        if points
+        else []
+    )
     for x, y, value, case in points:
         tip = f"{case.name}: {measure.title} {number(y)} at {curve.key} = {value}"
         dot = tag("circle", cx=x, cy=y_at(y), r=3.5, fill=colour)

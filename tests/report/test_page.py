@@ -134,31 +134,65 @@ def test_a_million_requests_or_a_dozen_cases_stay_below_two_megabytes(tmp_path):
     run = make_run(tmp_path, allocators="[{kind: paged}]", keys=sweep)
     rng = np.random.default_rng(0)
     steps, units = 1000, 20_000
-    changes = [[step, int(unit), 1, int(owner)] for step in range(steps)
-               for unit, owner in zip(rng.integers(0, units, 50), rng.integers(0, 500, 50) + step)]
-    events = {"unit_slots": 1, "num_units": units, "first_step": 0, "last_step": steps - 1,
-              "start_s": np.cumsum(rng.uniform(0, 1, steps)).tolist(), "changes": changes}
+    changes = [
+        [step, int(unit), 1, int(owner)]
+        for step in range(steps)
+        for unit, owner in zip(rng.integers(0, units, 50), rng.integers(0, 500, 50) + step)
+    ]
+    events = {
+        "unit_slots": 1,
+        "num_units": units,
+        "first_step": 0,
+        "last_step": steps - 1,
+        "start_s": np.cumsum(rng.uniform(0, 1, steps)).tolist(),
+        "changes": changes,
+    }
     for timeline in run.glob("cases/*/timeline.csv"):
         head, first, *_ = timeline.read_text().splitlines()
         cells = first.split(",")
         rows = []
         for k in range(8192):
             used, running = rng.uniform(0, 150), rng.integers(0, 99)
-            rows.append(",".join([str(k), str(k * 0.1), "0.1", str(running / 3), str(running / 7), "0.5", str(used),
-                                  str((160 - used) / 2), *["0.0"] * 4, str((160 - used) / 2), "0.0",
-                                  *map(str, rng.integers(0, 99, 4)), *cells[18:]]))
+            rows.append(
+                ",".join(
+                    [
+                        str(k),
+                        str(k * 0.1),
+                        "0.1",
+                        str(running / 3),
+                        str(running / 7),
+                        "0.5",
+                        str(used),
+                        str((160 - used) / 2),
+                        *["0.0"] * 4,
+                        str((160 - used) / 2),
+                        "0.0",
+                        *map(str, rng.integers(0, 99, 4)),
+                        *cells[18:],
+                    ]
+                )
+            )
         timeline.write_text("\n".join([head, *rows]) + "\n")
         (timeline.parent / "events.json").write_text(json.dumps(events))
     assert len(page_of(run).encode()) <= 2_000_000
 
 
-@pytest.mark.parametrize(("damage", "message"), [
-    (lambda run: (run / "metrics.json").unlink(), r"metrics\.json: No such file or directory; a run folder is what"),
-    (lambda run: (run / "timeline.csv").unlink(), r"timeline\.csv: No such file or directory; the run folder is not"),
-    (lambda run: (run / "timeline.csv").write_text("a,b\n1,x\n"), r"timeline\.csv: not a timeline: "),
-    (lambda run: (run / "events.json").write_text("{}"), r"events\.json: not the events of a case: KeyError"),
-    (lambda run: (run / "events.json").write_text("[1"), r"events\.json: not the events of a case: "),
-])
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (
+            lambda run: (run / "metrics.json").unlink(),
+            r"metrics\.json: No such file or directory; a run folder is what",
+        ),
+        (
+            lambda run: (run / "timeline.csv").unlink(),
+            r"timeline\.csv: No such file or directory; the run folder is not",
+        ),
+        (lambda run: (run / "timeline.csv").write_text("a,b\n1,x\n"), r"timeline\.csv: not a timeline: "),
+        (lambda run: (run / "events.json").write_text("{}"), r"events\.json: not the events of a case: KeyError"),
+        (lambda run: (run / "events.json").write_text("[1"), r"events\.json: not the events of a case: "),
+    ],
+)
 def test_a_damaged_run_folder_is_an_error_that_names_the_file(tmp_path, damage, message):
     run = make_run(tmp_path, allocators="[{kind: paged}]")
     damage(run)

@@ -17,8 +17,17 @@ from run_folders import make_run
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--enable-logging=stderr", "--virtual-time-budget=60000", "--dump-dom",
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--enable-logging=stderr",
+    "--virtual-time-budget=60000",
+    "--dump-dom",
 )
 
 # Runs in the page when its own script has run; leaves what it saw in #seen.
@@ -32,7 +41,7 @@ DRIVER = """
   const seen = { cells: {}, load: [], map: [], marks: [], pointer: [] };
   for (const row of document.querySelectorAll(".glance tbody tr"))
     seen.cells[row.querySelector("th").textContent] =
-      Object.fromEntries([...row.querySelectorAll("td")].map(cell => [cell.dataset.key, JSON.parse(cell.dataset.value)]));
+      Object.fromEntries([...row.querySelectorAll("td")].map(({ dataset }) => [dataset.key, JSON.parse(dataset.value)]));
   for (const figure of document.querySelectorAll("figure")) {
     const svg = figure.querySelector("svg"), kind = figure.dataset.kind;
     svg.scrollIntoView();
@@ -69,7 +78,9 @@ def opened(page: str, folder: Path) -> tuple[dict, list[str]]:
     path.write_text(page.replace("</body>", DRIVER + "</body>"), encoding="utf-8")
     done = subprocess.run(
         [CHROMIUM, *FLAGS, f"--user-data-dir={folder / 'profile'}", path.as_uri()],
-        capture_output=True, text=True, timeout=120,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     found = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, re.DOTALL)
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
@@ -116,8 +127,9 @@ def test_the_table_at_a_glance_holds_the_figures_of_metrics_json(run, seen):
 def test_keys_read_the_ledger_stretch_by_stretch_as_the_timeline_has_it(run, seen):
     for shown in seen[0]["load"]:
         name = shown["label"].split(": ledger")[0]
-        folder = next(path.parent for path in run.glob("cases/*/timeline.csv")
-                      if path.parent.name == name.replace(" ", "+"))
+        folder = next(
+            path.parent for path in run.glob("cases/*/timeline.csv") if path.parent.name == name.replace(" ", "+")
+        )
         with open(folder / "timeline.csv", newline="") as file:
             rows = list(csv.DictReader(file))
         for text, row in ((shown["first"], rows[0]), (shown["second"], rows[1]), (shown["last"], rows[-1])):
