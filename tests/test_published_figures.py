@@ -12,13 +12,22 @@ ENGINE_RUN = ROOT.parent / "shared" / "traces" / "vllm_rtx4090_llama31_8b_reques
 
 # Kwon et al., SOSP 2023, Figure 2 (% of KV memory; only vLLM's token states are printed) and mean batch of Figure 13.
 FIGURE_2 = {
-    "contiguous max_model_len buddy": {"token_states": 20.4, "reserved": 13.3, "internal": 57.3, "external_and_others": 8.9},
+    "contiguous max_model_len buddy": {
+        "token_states": 20.4,
+        "reserved": 13.3,
+        "internal": 57.3,
+        "external_and_others": 8.9,
+    },
     "contiguous pow2 buddy": {"token_states": 26.8, "reserved": 17.9, "internal": 13.6, "external_and_others": 41.6},
     "contiguous exact buddy": {"token_states": 38.2, "reserved": 25.2, "internal": 0, "external_and_others": 36.6},
     "paged 16": {"token_states": 96.3},
 }
-MEAN_BATCH = {"contiguous max_model_len buddy": 7.00, "contiguous pow2 buddy": 9.81, "contiguous exact buddy": 13.62,
-              "paged 16": 30.42}
+MEAN_BATCH = {
+    "contiguous max_model_len buddy": 7.00,
+    "contiguous pow2 buddy": 9.81,
+    "contiguous exact buddy": 13.62,
+    "paged 16": 30.42,
+}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +56,9 @@ def test_mean_batch_of_figure_13(figure_2, system, seed):
 def test_orca_max_holds_seven_requests_and_loses_what_is_left_over(figure_2, seed):
     case = figure_2[f"contiguous max_model_len buddy seed={seed}"]
     assert case["peak"]["running"] == 7
-    assert case["sosp23"]["saturated"]["external_and_others"] == pytest.approx(1 - 7 * 2048 / 15728, abs=1e-9)  # rounding over a million steps
+    assert case["sosp23"]["saturated"]["external_and_others"] == pytest.approx(
+        1 - 7 * 2048 / 15728, abs=1e-9
+    )  # rounding over a million steps
 
 
 def engine_run(*changes):

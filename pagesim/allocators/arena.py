@@ -8,10 +8,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from pagesim.core.jit import COLD, HOT
 
 from pagesim.allocators.pool import bin_of
 from pagesim.allocators.spec import PLACEMENTS, RESERVES, Contiguous
+from pagesim.core.jit import COLD, HOT
 
 FIRST_FIT, NEXT_FIT, BEST_FIT, WORST_FIT, BUDDY = range(len(PLACEMENTS))
 MAX_MODEL_LEN, POW2, EXACT, MAX_TOKENS, GROW = range(len(RESERVES))
@@ -28,13 +28,13 @@ class Arena(NamedTuple):
     reserve: int
     growth: float
     max_model_len: int
-    start: np.ndarray       # int64 (rows,): address of the row's region
-    asked: np.ndarray       # int64 (rows,): before rounding
-    allocated: np.ndarray   # int64 (rows,): after rounding
+    start: np.ndarray  # int64 (rows,): address of the row's region
+    asked: np.ndarray  # int64 (rows,): before rounding
+    allocated: np.ndarray  # int64 (rows,): after rounding
     hole_start: np.ndarray  # int64, sorted
-    hole_size: np.ndarray   # int64
-    count: np.ndarray       # int64 (4,)
-    bins: np.ndarray        # int64 (64,): holes now, by size
+    hole_size: np.ndarray  # int64
+    count: np.ndarray  # int64 (4,)
+    bins: np.ndarray  # int64 (64,): holes now, by size
     hole_seconds: np.ndarray  # float64 (64,): the same integrated over time
 
 
@@ -43,11 +43,20 @@ def make_arena(spec: Contiguous, capacity_slots: int, max_model_len: int, rows: 
     buddy = spec.placement == "buddy"
     most_holes = (rows + 2) * (capacity_slots.bit_length() + 1 if buddy else 1) + 64
     arena = Arena(
-        capacity=capacity_slots, placement=PLACEMENTS.index(spec.placement), reserve=RESERVES.index(spec.reserve),
-        growth=spec.growth, max_model_len=max_model_len, start=np.zeros(rows, np.int64), asked=np.zeros(rows, np.int64),
-        allocated=np.zeros(rows, np.int64), hole_start=np.zeros(most_holes, np.int64),
-        hole_size=np.zeros(most_holes, np.int64), count=np.zeros(4, np.int64), bins=np.zeros(64, np.int64),
-        hole_seconds=np.zeros(64))
+        capacity=capacity_slots,
+        placement=PLACEMENTS.index(spec.placement),
+        reserve=RESERVES.index(spec.reserve),
+        growth=spec.growth,
+        max_model_len=max_model_len,
+        start=np.zeros(rows, np.int64),
+        asked=np.zeros(rows, np.int64),
+        allocated=np.zeros(rows, np.int64),
+        hole_start=np.zeros(most_holes, np.int64),
+        hole_size=np.zeros(most_holes, np.int64),
+        count=np.zeros(4, np.int64),
+        bins=np.zeros(64, np.int64),
+        hole_seconds=np.zeros(64),
+    )
     address = 0
     sizes = [1 << k for k in reversed(range(capacity_slots.bit_length())) if capacity_slots >> k & 1]
     for size in sizes if buddy else [capacity_slots]:
@@ -126,7 +135,9 @@ def _find_hole(arena, size):
         return -1
     best = -1
     for i in range(holes):
-        if sizes[i] >= size and (best < 0 or (sizes[i] > sizes[best] if arena.placement == WORST_FIT else sizes[i] < sizes[best])):
+        if sizes[i] >= size and (
+            best < 0 or (sizes[i] > sizes[best] if arena.placement == WORST_FIT else sizes[i] < sizes[best])
+        ):
             best = i
     return best
 
@@ -189,7 +200,7 @@ def _give_back(arena, start, size):
 
 @COLD
 def _grow_to(arena, row, stored, target):
-    """Give the row a region of ``target`` slots, in place or by a copy; returns tokens copied, or -1 if neither fits."""
+    """Give the row ``target`` slots, in place or by a copy; returns tokens copied, or -1 if neither fits."""
     start, size = arena.start[row], arena.allocated[row]
     if arena.placement != BUDDY:
         i, more = _first_hole_from(arena, start), target - size
@@ -238,7 +249,7 @@ def fits(arena, asked, copies, running):
 
 def fits_empty(arena, asked, copies):
     size = _placed_size(arena, asked)
-    # The same with buddy: chunks of at least ``size`` are multiples of it, and the smaller ones together are less than it.
+    # The same with buddy: chunks of at least ``size`` are multiples of it; the smaller ones together are less than it.
     return arena.capacity // size >= copies
 
 

@@ -2,7 +2,8 @@
 
 Each function takes the allocator's state first and is chosen by the state's type: at compile time inside the engine (no
 price at run time), by a dictionary in plain Python.  A new allocator is a module with these functions and one entry in
-``_MODULES``.  A refusal changes nothing.  An allocator knows no clock, no queue and, but for reservations, no output length.
+``_MODULES``.  A refusal changes nothing.  An allocator knows no clock, no queue and, but for reservations, no output
+length.
 """
 
 from numba.extending import overload
@@ -19,7 +20,7 @@ def reservation(state, prompt, output, limit, known):
 
 
 def fits(state, asked, copies, running):
-    """Whether ``copies`` sequences that ask for ``asked`` slots each could be admitted now, beside ``running`` others."""
+    """Whether ``copies`` sequences that ask for ``asked`` slots each could be admitted beside ``running`` others."""
     return _MODULES[type(state)].fits(state, asked, copies, running)
 
 
@@ -34,7 +35,7 @@ def admit(state, row, asked, tokens, step):
 
 
 def extend(state, row, stored, tokens, step):
-    """Make room for ``tokens`` tokens in ``row``, which stores ``stored``; returns tokens copied, or -1 for a refusal."""
+    """Make room for ``tokens`` tokens in ``row``, which stores ``stored``; returns tokens copied, -1 for a refusal."""
     return _MODULES[type(state)].extend(state, row, stored, tokens, step)
 
 
@@ -82,11 +83,15 @@ def _module(state_type):
     return _MODULES[state_type.instance_class]
 
 
-overload(reservation, strict=False, jit_options=INLINE_OPTIONS)(lambda state, prompt, output, limit, known: _module(state).reservation)
+overload(reservation, strict=False, jit_options=INLINE_OPTIONS)(
+    lambda state, prompt, output, limit, known: _module(state).reservation
+)
 overload(fits, strict=False, jit_options=INLINE_OPTIONS)(lambda state, asked, copies, running: _module(state).fits)
 overload(fits_empty, strict=False, jit_options=INLINE_OPTIONS)(lambda state, asked, copies: _module(state).fits_empty)
 overload(admit, strict=False, jit_options=INLINE_OPTIONS)(lambda state, row, asked, tokens, step: _module(state).admit)
-overload(extend, strict=False, jit_options=INLINE_OPTIONS)(lambda state, row, stored, tokens, step: _module(state).extend)
+overload(extend, strict=False, jit_options=INLINE_OPTIONS)(
+    lambda state, row, stored, tokens, step: _module(state).extend
+)
 overload(release, strict=False, jit_options=INLINE_OPTIONS)(lambda state, row, step: _module(state).release)
 overload(asked_slots, strict=False, jit_options=INLINE_OPTIONS)(lambda state, row: _module(state).asked_slots)
 overload(allocated_slots, strict=False, jit_options=INLINE_OPTIONS)(lambda state, row: _module(state).allocated_slots)

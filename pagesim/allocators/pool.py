@@ -8,9 +8,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from pagesim.core.jit import COLD, HOT
 
 from pagesim.allocators.spec import Paged
+from pagesim.core.jit import HOT
+from pagesim.core.units import ceil_div
 
 # Columns of ``Pool.count``: blocks never handed out yet start at FRESH; HEAD and FREED describe ``Pool.freed``.
 FRESH, HEAD, FREED, USED = range(4)
@@ -27,14 +28,14 @@ class Pool(NamedTuple):
     block_size: int
     fifo: bool
     watermark_blocks: int
-    table: np.ndarray       # int32 (rows, max blocks): logical → physical block
-    held: np.ndarray        # int64 (rows,): blocks of the row
-    taken: np.ndarray       # int32 (rows, max blocks, 2): for each time that the row took blocks, how many and in which step
-    times: np.ndarray       # int64 (rows,): times that the row took blocks
-    freed: np.ndarray       # int32
-    count: np.ndarray       # int64 (4,)
-    lifetimes: np.ndarray   # int64 (64,): histogram of steps from taking a block to giving it back
-    runs: np.ndarray        # int64 (max blocks + 1,): runs of so many adjacent ids in the tables given back
+    table: np.ndarray  # int32 (rows, max blocks): logical → physical block
+    held: np.ndarray  # int64 (rows,): blocks of the row
+    taken: np.ndarray  # int32 (rows, max blocks, 2): each time that the row took blocks, how many and in which step
+    times: np.ndarray  # int64 (rows,): times that the row took blocks
+    freed: np.ndarray  # int32
+    count: np.ndarray  # int64 (4,)
+    lifetimes: np.ndarray  # int64 (64,): histogram of steps from taking a block to giving it back
+    runs: np.ndarray  # int64 (max blocks + 1,): runs of so many adjacent ids in the tables given back
 
 
 def make_pool(spec: Paged, capacity_slots: int, rows: int, longest_tokens: int, total_blocks: int) -> Pool:
@@ -46,15 +47,25 @@ def make_pool(spec: Paged, capacity_slots: int, rows: int, longest_tokens: int, 
         total_blocks: no run takes more blocks in all while the pool is not full.
     """
     num_blocks = capacity_slots // spec.block_size
-    width = min(-(-longest_tokens // spec.block_size), num_blocks)
+    width = min(ceil_div(longest_tokens, spec.block_size), num_blocks)
+    stride = 16 * (
+        ceil_div(width, 16) | 1
+    )  # an odd number of cache lines, lest all rows share the same few places in the cache
     live = min(num_blocks, total_blocks if spec.reuse == "fifo" else rows * width)
     return Pool(
-        num_blocks=num_blocks, block_size=spec.block_size, fifo=spec.reuse == "fifo",
+        num_blocks=num_blocks,
+        block_size=spec.block_size,
+        fifo=spec.reuse == "fifo",
         watermark_blocks=math.floor(spec.watermark * (num_blocks + 1)),
-        table=np.empty((rows, width), np.int32), held=np.zeros(rows, np.int64),
-        taken=np.empty((rows, width, 2), np.int32), times=np.zeros(rows, np.int64),
-        freed=np.empty(max(live, 1), np.int32), count=np.zeros(4, np.int64),
-        lifetimes=np.zeros(64, np.int64), runs=np.zeros(width + 1, np.int64))
+        table=np.empty((rows, stride), np.int32),
+        held=np.zeros(rows, np.int64),
+        taken=np.empty((rows, stride, 2), np.int32),
+        times=np.zeros(rows, np.int64),
+        freed=np.empty(max(live, 1), np.int32),
+        count=np.zeros(4, np.int64),
+        lifetimes=np.zeros(64, np.int64),
+        runs=np.zeros(width + 1, np.int64),
+    )
 
 
 _BITS = np.array([value.bit_length() for value in range(1024)])
@@ -88,7 +99,7 @@ def _take(pool, row, need, step):
     Loops run over slices because an index that may be negative, as far as the compiler knows, costs twice as much.
     """
     count, at = pool.count, pool.held[row]
-    ids = pool.table[row, at:at + need]
+    ids = pool.table[row, at : at + need]
     if pool.fifo:
         fresh = min(need, pool.num_blocks - count[FRESH])
         for i in range(fresh):
@@ -99,7 +110,7 @@ def _take(pool, row, need, step):
     else:
         old = min(need, count[FREED])
         fresh = need - old
-        newest_last = pool.freed[count[FREED] - old:count[FREED]]
+        newest_last = pool.freed[count[FREED] - old : count[FREED]]
         for i in range(old):
             ids[i] = newest_last[old - 1 - i]
         for i in range(fresh):
@@ -145,13 +156,13 @@ def extend(pool, row, stored, tokens, step):
 def release(pool, row, step):
     held, count = pool.held[row], pool.count
     ids = pool.table[row, :held]
-    _measure(pool, ids, pool.taken[row, :pool.times[row]], step)
+    _measure(pool, ids, pool.taken[row, : pool.times[row]], step)
     if pool.fifo:
         end = count[HEAD] + count[FREED]
         for i in range(held):
             pool.freed[(end + i) % len(pool.freed)] = ids[held - 1 - i]
     else:
-        top = pool.freed[count[FREED]:count[FREED] + held]
+        top = pool.freed[count[FREED] : count[FREED] + held]
         for i in range(held):
             top[i] = ids[i]
     count[FREED] += held
@@ -162,15 +173,18 @@ def release(pool, row, step):
 @HOT
 def _measure(pool, ids, taken, step):
     """Add a table that is given back to the histograms."""
-    run = 1
+    run, single = 1, 0  # most runs have one block: these are counted in a register
     for i in range(1, len(ids)):
         if ids[i] == ids[i - 1] + 1:
             run += 1
+        elif run == 1:
+            single += 1
         else:
             pool.runs[run] += 1
             run = 1
     if len(ids) > 0:
         pool.runs[run] += 1
+        pool.runs[1] += single
     for i in range(len(taken)):
         pool.lifetimes[bin_of(step - taken[i, 1])] += taken[i, 0]
 

@@ -19,9 +19,9 @@ class Contiguous:
     """One region of adjacent slots for each sequence.
 
     Attributes:
-        reserve: how many slots a sequence asks for: the model's maximum (Orca Max), prompt + output rounded up to a power
-            of two (Orca Pow2), exactly what it will store (Orca Oracle), prompt + its ``max_tokens``, or what it knows,
-            growing by ``growth``.
+        reserve: how many slots a sequence asks for: the model's maximum (Orca Max), prompt + output rounded up to a
+            power of two (Orca Pow2), exactly what it will store (Orca Oracle), prompt + its ``max_tokens``, or what it
+            knows, growing by ``growth``.
         placement: which hole it gets.
         growth: factor by which ``grow`` extends a full region, > 1.
     """

@@ -7,7 +7,17 @@ from pagesim.errors import InputError
 GB = 10**9
 GIB = 2**30
 
-_BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": GB, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": GIB, "tib": 2**40}
+_BYTES = {
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": GB,
+    "tb": 10**12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": GIB,
+    "tib": 2**40,
+}
 _COUNTS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
@@ -27,7 +37,9 @@ def parse_bytes(text: str | int) -> int:
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*", str(text))
     unit = match and _BYTES.get(match[2].lower())
     if not unit:
-        raise InputError(f"a size must be a number with its unit (12GiB = 12·2³⁰ bytes, 80GB = 80·10⁹ bytes), got {text!r}")
+        raise InputError(
+            f"a size must be a number with its unit (12GiB = 12·2³⁰ bytes, 80GB = 80·10⁹ bytes), got {text!r}"
+        )
     return round(float(match[1]) * unit)
 
 

@@ -1,13 +1,14 @@
 """Doubly linked lists threaded through arrays of rows: the running order, and wheels of lists indexed by step.
 
-A wheel keeps the rows that something happens to, in the bucket of the step in which it happens; each bucket is in running
-order.  So a step touches only the rows that need memory or end in it.
+A wheel keeps the rows that something happens to, in the bucket of the step in which it happens; each bucket is in
+running order.  So a step touches only the rows that need memory or end in it.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from pagesim.core.jit import COLD, HOT
+
+from pagesim.core.jit import HOT
 
 
 # First and last row of a bucket, -1 if it is empty.
@@ -18,7 +19,7 @@ LINK = np.dtype([("next", np.int64), ("prev", np.int64), ("due", np.int64)], ali
 
 class Wheel(NamedTuple):
     bucket: np.recarray  # BUCKET, shape (a power of two,)
-    link: np.recarray    # LINK, shape (rows,)
+    link: np.recarray  # LINK, shape (rows,)
 
 
 def make_wheel(rows: int, most_steps: int) -> Wheel:
@@ -32,7 +33,7 @@ def make_wheel(rows: int, most_steps: int) -> Wheel:
 
 @HOT
 def wheel_add(wheel, row, step, order):
-    """Put ``row`` into the bucket of ``step``, behind the rows with a smaller ``order``; nearly always that is the end."""
+    """Put ``row`` into the bucket of ``step``, behind the rows with a smaller ``order``: nearly always at the end."""
     buckets, links = wheel.bucket, wheel.link
     at = step & (len(buckets) - 1)
     after = buckets.tail[at]

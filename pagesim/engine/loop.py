@@ -1,22 +1,34 @@
 """The step loop: arrivals, the running list, admissions, the ledger, time.
 
 ``advance`` performs whole steps and stops at the ledger's instant of the last one: after scheduling, before anything is
-given back.  A step costs a constant but for what happens in it: a sequence that decodes is touched only when it needs memory
-or ends.  Partially prefilled sequences are always at the end of the running order, because one that cannot finish its prefill
-has used up the step's budget.
+given back.  A step costs a constant but for what happens in it: a sequence that decodes is touched only when it needs
+memory or ends.  Partially prefilled sequences are always at the end of the running order, because one that cannot
+finish its prefill has used up the step's budget.
 """
 
-from pagesim.core.jit import COLD, HOT
-
-from pagesim.allocators.contract import (admit, age_holes, allocated_slots, asked_slots, extend, fits, fits_empty, forget,
-                                         free_slots, hole_stats, release, reservation, units)
+from pagesim.allocators.contract import (
+    admit,
+    age_holes,
+    allocated_slots,
+    asked_slots,
+    extend,
+    fits,
+    fits_empty,
+    forget,
+    free_slots,
+    hole_stats,
+    release,
+    reservation,
+    units,
+)
 from pagesim.allocators.pool import bin_of
+from pagesim.core.jit import COLD, HOT
 from pagesim.engine.lists import wheel_add, wheel_drop, wheel_first
 from pagesim.engine.record import BUSY, QUEUED, RUN, SATURATED, add_line, integrate
 from pagesim.engine.state import *  # noqa: F403  (the names of the scalars)
 
 MEMORY, FRAGMENTATION, SEQUENCES, BUDGET, PREEMPTION = range(5)  # result.WAIT_CAUSES
-COMPLETED, TOO_LONG, TOO_LARGE, NOT_SCHEDULABLE = range(1, 5)    # result.STATUSES
+COMPLETED, TOO_LONG, TOO_LARGE, NOT_SCHEDULABLE = range(1, 5)  # result.STATUSES
 
 
 def advance(state, allocator, max_steps):
@@ -111,13 +123,13 @@ def _let_arrive(state):
     """Closed loop: for every request that is done, the next row of the file arrives now."""
     n, arrival = state.n, state.requests.arrival
     last = min(n[USERS] + n[DONE], len(arrival))
-    arrival[n[AVAILABLE]:last] = state.t[NOW]
+    arrival[n[AVAILABLE] : last] = state.t[NOW]
     n[AVAILABLE] = last
 
 
 @HOT
 def _arrive(state, allocator):
-    """⓪ Requests that have arrived join the queue; with nothing to do the clock jumps.  False when the run is over."""
+    """⓪ Requests that have arrived join the queue; with nothing to do the clock jumps.  False when all is over."""
     n, t, arrival = state.n, state.t, state.requests.arrival
     while True:
         while n[JOINED] < n[AVAILABLE] and arrival[n[JOINED]] <= t[NOW]:
@@ -193,7 +205,7 @@ def _serve_running(state, allocator):
 
 @COLD
 def _put_off_beyond(state, budget):
-    """Decoders that the budget does not reach keep their memory and compute nothing: all their dates move by one step."""
+    """Decoders that the budget does not reach keep their memory and compute nothing: their dates move by one step."""
     n, rows = state.n, state.rows
     row = n[FIRST]
     for position in range(n[DECODERS]):
@@ -348,8 +360,9 @@ def _head(state):
 @HOT
 def _reserved_for(state, allocator, request, known):
     requests = state.requests
-    return reservation(allocator, int(requests.prompt[request]), int(requests.output[request]),
-                       _limit(requests, request), known)
+    return reservation(
+        allocator, int(requests.prompt[request]), int(requests.output[request]), _limit(requests, request), known
+    )
 
 
 @HOT

@@ -1,6 +1,6 @@
 """Who owned which units of memory, step by step, seen by running a finished run again.
 
-A run is determined by its arguments, so nothing has to be kept of every step for the sake of the few that are looked at.
+A run is determined by its arguments, so nothing is kept of every step for the sake of the few that are looked at.
 A step costs what changes in it, not what is owned: pools of a million units are recorded as fast as small ones.
 """
 
@@ -37,8 +37,8 @@ class Ownership:
     def owners_at(self, step: int) -> np.ndarray:
         """Owner of each unit at the ledger's instant of ``step``, int64, shape (num_units,)."""
         owners = np.full(self.num_units, NOBODY, np.int64)
-        for _, first, count, owner in self.changes[:np.searchsorted(self.changes[:, 0], step, side="right")]:
-            owners[first:first + count] = owner
+        for _, first, count, owner in self.changes[: np.searchsorted(self.changes[:, 0], step, side="right")]:
+            owners[first : first + count] = owner
         return owners
 
 
@@ -65,15 +65,19 @@ def ownership(make_run: Callable[[], Run], finished: Run, most_steps: int) -> Ow
         changes.append(np.insert(rows, 0, first + len(starts), axis=1))
         starts.append(run.step_start_s())
         before = now
-    return Ownership(*run.units(), first, first + len(starts) - 1, np.array(starts, np.float64), np.concatenate(changes))
+    return Ownership(
+        *run.units(), first, first + len(starts) - 1, np.array(starts, np.float64), np.concatenate(changes)
+    )
 
 
 def _regions(before: Holdings, now: Holdings) -> tuple[np.ndarray, np.ndarray]:
     """Regions given back and taken, each as rows (first unit, number of units, new owner)."""
     other = (before.serial != now.serial) | (before.start != now.start) | (before.units != now.units)
     gone, came = other & (before.units > 0), other & (now.units > 0)
-    return (np.stack([before.start[gone], before.units[gone], np.full(gone.sum(), NOBODY)], axis=1),
-            np.stack([now.start[came], now.units[came], now.request[came]], axis=1))
+    return (
+        np.stack([before.start[gone], before.units[gone], np.full(gone.sum(), NOBODY)], axis=1),
+        np.stack([now.start[came], now.units[came], now.request[came]], axis=1),
+    )
 
 
 def _blocks(before: Holdings, now: Holdings, tables: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -86,8 +90,10 @@ def _blocks(before: Holdings, now: Holdings, tables: np.ndarray) -> tuple[np.nda
     given_back = tables[_cells(left, np.zeros(len(left), np.int64), before.units[left])]
     at = _cells(grown, kept[grown], now.units[grown])
     tables[at] = taken = now.table[at]
-    return (np.stack([given_back, np.ones_like(given_back), np.full(len(given_back), NOBODY)], axis=1),
-            np.stack([taken, np.ones_like(taken), now.request[at[0]]], axis=1))
+    return (
+        np.stack([given_back, np.ones_like(given_back), np.full(len(given_back), NOBODY)], axis=1),
+        np.stack([taken, np.ones_like(taken), now.request[at[0]]], axis=1),
+    )
 
 
 def _cells(rows: np.ndarray, begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

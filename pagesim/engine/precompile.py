@@ -1,4 +1,4 @@
-"""``python -m pagesim.engine.precompile Paged``: run one step of the smallest trace, so that the loop is in the cache."""
+"""``python -m pagesim.engine.precompile Paged``: one step of the smallest trace, so that the loop is in the cache."""
 
 import sys
 

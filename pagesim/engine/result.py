@@ -1,4 +1,4 @@
-"""What a run leaves behind: sums, peaks, counters, histograms, one row a request and a timeline.  No ratio is taken here."""
+"""What a run leaves behind: sums, peaks, counters, histograms, a row a request, a timeline; no ratio is taken here."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -25,33 +25,33 @@ class Column(IntEnum):
     REMAINDER = 8
     RUNNING = 9
     WAITING = 10
-    LARGEST_HOLE = 11     # 1 - largest hole / free
-    UNUSABLE = 12         # share of the free slots that requests of size q cannot use
-    BLOCKED_TIME = 13     # seconds with stranded > 0
-    EXTFRAG_TIME = 14     # seconds in which the head cannot be placed, for want of a hole
-    EXTFRAG = 15          # Linux's extfrag_index (0 … 1000) over those
+    LARGEST_HOLE = 11  # 1 - largest hole / free
+    UNUSABLE = 12  # share of the free slots that requests of size q cannot use
+    BLOCKED_TIME = 13  # seconds with stranded > 0
+    EXTFRAG_TIME = 14  # seconds in which the head cannot be placed, for want of a hole
+    EXTFRAG = 15  # Linux's extfrag_index (0 … 1000) over those
 
 
 @dataclass(frozen=True)
 class Timeline:
     """Rows of ``stride`` consecutive steps each, in order of time; in a run of few steps each row is one step.
 
-    All arrays have shape (num_rows,).  ``mean_*`` is weighted by time (an exact integer where the row is one step), float64;
-    ``max_*`` and counts are int64.
+    All arrays have shape (num_rows,).  ``mean_*`` is weighted by time (an exact integer where the row is one step),
+    float64; ``max_*`` and counts are int64.
     """
 
     stride: int
     first_step: np.ndarray
     start_s: np.ndarray
-    duration_s: np.ndarray            # of the steps; the idle time between them is in no row
-    mean_parts: np.ndarray            # shape (num_rows, len(PARTS)), slots
+    duration_s: np.ndarray  # of the steps; the idle time between them is in no row
+    mean_parts: np.ndarray  # shape (num_rows, len(PARTS)), slots
     mean_running: np.ndarray
     mean_waiting: np.ndarray
     max_token_states: np.ndarray
     max_allocated: np.ndarray
     max_running: np.ndarray
     max_waiting: np.ndarray
-    prefill_tokens: np.ndarray        # sum over the row's steps, as are the following
+    prefill_tokens: np.ndarray  # sum over the row's steps, as are the following
     decode_tokens: np.ndarray
     preemptions: np.ndarray
     admissions: np.ndarray
@@ -62,15 +62,16 @@ class Timeline:
 class Requests:
     """One row a request of the trace, shape (num_requests,); a time that does not exist is NaN.
 
-    ``status`` indexes ``STATUSES``.  With parallel samples ``first_token_s`` is the first sample's and ``finish_s`` the last's.
+    ``status`` indexes ``STATUSES``.  With parallel samples ``first_token_s`` is the first sample's, ``finish_s`` the
+    last's.
     """
 
     arrival_s: np.ndarray
-    first_scheduled_s: np.ndarray     # start of the step of the first admission
-    first_token_s: np.ndarray         # end of the step that sampled output token 1
-    finish_s: np.ndarray              # end of the step that sampled the last output token
-    status: np.ndarray                # int8
-    preemptions: np.ndarray           # int32, times preempted
+    first_scheduled_s: np.ndarray  # start of the step of the first admission
+    first_token_s: np.ndarray  # end of the step that sampled output token 1
+    finish_s: np.ndarray  # end of the step that sampled the last output token
+    status: np.ndarray  # int8
+    preemptions: np.ndarray  # int32, times preempted
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,11 @@ class Histograms:
     """
 
     hole_slots_s: np.ndarray | None
-    waste_slots: np.ndarray           # allocated and never filled, one entry a completed sequence
+    waste_slots: np.ndarray  # allocated and never filled, one entry a completed sequence
     block_lifetime_steps: np.ndarray | None  # steps from taking a block to giving it back, paged only
-    table_run_blocks: np.ndarray | None      # runs of adjacent block ids (each the last plus one) in released tables, paged only
+    table_run_blocks: (
+        np.ndarray | None
+    )  # runs of ids, each the last plus one, in released tables; paged only
 
 
 @dataclass(frozen=True)
@@ -92,13 +95,13 @@ class Counters:
     admissions: int = 0
     preemptions: int = 0
     recomputed_tokens: int = 0
-    swapped_blocks: int = 0           # out and in; a contiguous allocator counts slots
-    swap_fallbacks: int = 0           # victims that recomputed because the host had no room
-    copied_tokens: int = 0            # by growing regions
+    swapped_blocks: int = 0  # out and in; a contiguous allocator counts slots
+    swap_fallbacks: int = 0  # victims that recomputed because the host had no room
+    copied_tokens: int = 0  # by growing regions
     failed_growths: int = 0
     prefill_tokens: int = 0
     decode_tokens: int = 0
-    output_tokens: int = 0            # sampled by completed sequences and by those still unfinished
+    output_tokens: int = 0  # sampled by completed sequences and by those still unfinished
 
 
 @dataclass(frozen=True)
@@ -115,9 +118,10 @@ class Peaks:
 
 @dataclass(frozen=True)
 class Result:
-    """A run.  ``integrals`` has shape (len(WINDOWS), len(Column)); ``wait_s`` is request-seconds of waiting by ``WAIT_CAUSES``.
+    """A run.  ``integrals`` has shape (len(WINDOWS), len(Column)); ``wait_s`` is sequence-seconds by ``WAIT_CAUSES``.
 
-    ``capacity_slots`` = ``num_blocks · block_size + remainder_slots``; ``num_blocks`` and ``block_size`` are None for contiguous.
+    ``capacity_slots`` = ``num_blocks · block_size`` + remainder; ``num_blocks`` and ``block_size`` are None for
+    contiguous.
     ``end_s`` is the end of the last step; with a warm-up every sum starts at the first step at or after ``warmup_s``.
     """
 

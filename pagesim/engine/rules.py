@@ -14,7 +14,7 @@ class Scheduling:
         max_num_batched_tokens: tokens computed in one step, prefill and decode together.
         chunked_prefill: a prompt may be computed in several steps.
         preemption: a victim recomputes its tokens, or swaps its memory to the host and back.
-        reserve_full_isl: a request is admitted only if its whole known sequence fits, though the first chunk takes less.
+        reserve_full_isl: a request is admitted only if all it knows fits, though the first chunk takes less.
         swap_slots: room in host memory, in slots (whole blocks of it are used); None is without limit.
         swap_s_per_slot: seconds to move one slot over PCIe, one way.
     """
@@ -41,7 +41,7 @@ class Scheduling:
 
 @dataclass(frozen=True)
 class Linear:
-    """A step lasts ``step_s + prefill_token_s·prefill tokens + sequence_s·sequences + context_token_s·context tokens``.
+    """``step_s + prefill_token_s·prefill tokens + sequence_s·sequences + context_token_s·context tokens`` a step.
 
     Sequences are those scheduled in the step; context is their stored tokens, this step's included.  ``fixed`` is this
     with ``step_s`` alone.
@@ -57,15 +57,17 @@ class Linear:
             if not 0 <= value < float("inf"):
                 raise InputError(f"{name} must be finite and not negative, got {value}")
         if self.step_s + self.sequence_s + self.context_token_s <= 0:
-            raise InputError("a step with work must last longer than 0: give step_s, sequence_s or context_token_s a positive value")
+            raise InputError(
+                "a step with work must last longer than 0: give step_s, sequence_s or context_token_s a positive value"
+            )
 
 
 @dataclass(frozen=True)
 class Roofline:
     """``overhead_s + max(bytes / (0.8·bandwidth), floating-point operations / (0.6·peak))`` of a step.
 
-    bytes = ``weight_bytes + kv_bytes_per_token·(context + tokens)``: every stored token of the scheduled sequences is read
-    (this step's included) and this step's tokens are written.  Operations =
+    bytes = ``weight_bytes + kv_bytes_per_token·(context + tokens)``: every stored token of the scheduled sequences is
+    read (this step's included) and this step's tokens are written.  Operations =
     ``2·params·tokens + 4·layers·heads·head_dim·context``.  All figures are per GPU (one shard).
 
     Attributes:
@@ -86,7 +88,11 @@ class Roofline:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            least = "above 0" if name in ("kv_bytes_per_token", "bandwidth_bytes_per_s", "peak_flops_per_s") else "not negative"
+            least = (
+                "above 0"
+                if name in ("kv_bytes_per_token", "bandwidth_bytes_per_s", "peak_flops_per_s")
+                else "not negative"
+            )
             if not 0 <= value < float("inf") or (least == "above 0" and value == 0):
                 raise InputError(f"{name} must be finite and {least}, got {value}")
 

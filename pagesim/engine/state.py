@@ -14,20 +14,72 @@ from pagesim.engine.rules import Durations, Roofline, Scheduling
 from pagesim.trace import Trace
 
 # n: where the run is
-(STEP, OPEN, JOINED, AVAILABLE, USERS, DONE, NEXT_FRESH, NUM_RETURNING, FIRST, LAST, FIRST_PARTIAL, DECODERS, NUM_UNUSED, SERIAL,
- HOST_UNITS, WARM, LINES, STRIDE,
- # n: levels, in slots and counts; the first four have peaks
- TOKEN_STATES, ALLOCATED, RUNNING, WAITING, ASKED, PINNED,
- # n: what the instant looks like to the queue's head; STALE where it must be looked up again
- STALE, REFUSED, SHORT, NEED, NUM_HOLES, LARGEST, USABLE,
- # n: what happened in this step; the first six are added up in the counters below, the first five in the timeline
- STEP_PREFILL, STEP_DECODE, STEP_PREEMPTED, STEP_ADMITTED, STEP_ENDING, STEP_SAMPLED, STEP_SEQUENCES, STEP_UNSERVED, STEP_MOVED,
- STEP_PREFILLED, WAIT_CAUSE,
- # n: counters, since the warm-up
- PREFILL, DECODE, PREEMPTIONS, ADMISSIONS, ENDED, OUTPUT, STEPS, RECOMPUTED, SWAPPED, SWAP_FALLBACKS, COPIED,
- # n: peaks, since the warm-up, in the order of the levels
- PEAK_TOKEN_STATES, PEAK_ALLOCATED, PEAK_RUNNING, PEAK_WAITING, PEAK_STEP,
- NUM_N) = range(59)
+(
+    STEP,
+    OPEN,
+    JOINED,
+    AVAILABLE,
+    USERS,
+    DONE,
+    NEXT_FRESH,
+    NUM_RETURNING,
+    FIRST,
+    LAST,
+    FIRST_PARTIAL,
+    DECODERS,
+    NUM_UNUSED,
+    SERIAL,
+    HOST_UNITS,
+    WARM,
+    LINES,
+    STRIDE,
+    # n: levels, in slots and counts; the first four have peaks
+    TOKEN_STATES,
+    ALLOCATED,
+    RUNNING,
+    WAITING,
+    ASKED,
+    PINNED,
+    # n: what the instant looks like to the queue's head; STALE where it must be looked up again
+    STALE,
+    REFUSED,
+    SHORT,
+    NEED,
+    NUM_HOLES,
+    LARGEST,
+    USABLE,
+    # n: what happened in this step; the first six are added up in the counters below, the first five in the timeline
+    STEP_PREFILL,
+    STEP_DECODE,
+    STEP_PREEMPTED,
+    STEP_ADMITTED,
+    STEP_ENDING,
+    STEP_SAMPLED,
+    STEP_SEQUENCES,
+    STEP_UNSERVED,
+    STEP_MOVED,
+    STEP_PREFILLED,
+    WAIT_CAUSE,
+    # n: counters, since the warm-up
+    PREFILL,
+    DECODE,
+    PREEMPTIONS,
+    ADMISSIONS,
+    ENDED,
+    OUTPUT,
+    STEPS,
+    RECOMPUTED,
+    SWAPPED,
+    SWAP_FALLBACKS,
+    COPIED,
+    # n: peaks, since the warm-up, in the order of the levels
+    PEAK_TOKEN_STATES,
+    PEAK_ALLOCATED,
+    PEAK_RUNNING,
+    PEAK_WAITING,
+    PEAK_STEP,
+    NUM_N,
+) = range(59)
 
 NUM_COUNTS, NUM_PEAKS, NUM_MEANS = 5, 4, 10  # of a timeline row
 
@@ -41,70 +93,119 @@ LINES_MAX = 8192  # timeline rows; twice as many steps fall into a row each time
 # count one, arrays of records seven.
 
 # The rules of the run as plain numbers; see ``engine.rules``.
-RULES = np.dtype([
-    ("max_num_seqs", np.int64), ("max_num_batched_tokens", np.int64), ("max_model_len", np.int64),
-    ("chunked_prefill", np.bool_),
-    ("whole_sequence", np.bool_),     # an admission needs room for all known tokens, not only for its first chunk
-    ("swap", np.bool_),
-    ("host_units", np.int64),         # blocks (paged) or slots (contiguous) that fit into host memory, -1 without limit
-    ("swap_s_per_slot", np.float64),
-    ("unit_slots", np.int64),         # block_size, 1 for contiguous
-    ("remainder", np.int64),          # slots outside any block
-    ("contiguous", np.bool_), ("closed", np.bool_),
-    ("until_s", np.float64), ("warmup_s", np.float64),
-    ("roofline", np.bool_),
-    ("duration", np.float64, (7,)),   # the fields of Linear or Roofline in their order
-], align=True)
+RULES = np.dtype(
+    [
+        ("max_num_seqs", np.int64),
+        ("max_num_batched_tokens", np.int64),
+        ("max_model_len", np.int64),
+        ("chunked_prefill", np.bool_),
+        ("whole_sequence", np.bool_),  # an admission needs room for all known tokens, not only for its first chunk
+        ("swap", np.bool_),
+        ("host_units", np.int64),  # blocks (paged) or slots (contiguous) that fit into host memory, -1 without limit
+        ("swap_s_per_slot", np.float64),
+        ("unit_slots", np.int64),  # block_size, 1 for contiguous
+        ("remainder", np.int64),  # slots outside any block
+        ("contiguous", np.bool_),
+        ("closed", np.bool_),
+        ("until_s", np.float64),
+        ("warmup_s", np.float64),
+        ("roofline", np.bool_),
+        ("duration", np.float64, (7,)),  # the fields of Linear or Roofline in their order
+    ],
+    align=True,
+)
 
-# What adds up over the run: the columns over each window, the columns at this step, waiting by its cause, waste of ended
-# sequences; and the timeline: start, duration and means of ``values[1:1 + NUM_MEANS]``; first step, maxima and counts.
-SUMS = np.dtype([
-    ("integrals", np.float64, (len(WINDOWS), len(Column))), ("values", np.float64, (len(Column),)),
-    ("wait_s", np.float64, (len(WAIT_CAUSES),)), ("waste", np.int64, (64,)),
-    ("line_f", np.float64, (LINES_MAX, 2 + NUM_MEANS)), ("line_n", np.int64, (LINES_MAX, 1 + NUM_PEAKS + NUM_COUNTS)),
-], align=True)
+# What adds up over the run: the columns over each window, the columns at this step, waiting by its cause, waste of
+# ended sequences; and the timeline: start, duration and means of ``values[1:1 + NUM_MEANS]``; first step, maxima, counts.
+SUMS = np.dtype(
+    [
+        ("integrals", np.float64, (len(WINDOWS), len(Column))),
+        ("values", np.float64, (len(Column),)),
+        ("wait_s", np.float64, (len(WAIT_CAUSES),)),
+        ("waste", np.int64, (64,)),
+        ("line_f", np.float64, (LINES_MAX, 2 + NUM_MEANS)),
+        ("line_n", np.int64, (LINES_MAX, 1 + NUM_PEAKS + NUM_COUNTS)),
+    ],
+    align=True,
+)
 
 
 class Requests(NamedTuple):
     """The trace's columns, shape (num_requests,); optional ones have length 0 where absent."""
 
-    arrival: np.ndarray       # float64
-    prompt: np.ndarray        # int32
-    output: np.ndarray        # int32
-    limit: np.ndarray         # int32, max_tokens
-    samples: np.ndarray       # int32
+    arrival: np.ndarray  # float64
+    prompt: np.ndarray  # int32
+    output: np.ndarray  # int32
+    limit: np.ndarray  # int32, max_tokens
+    samples: np.ndarray  # int32
     samples_left: np.ndarray  # int32
-    outcome: np.recarray      # OUTCOME
+    outcome: np.recarray  # OUTCOME
 
 
-OUTCOME = np.dtype([("first_scheduled", np.float64), ("first_token", np.float64), ("finish", np.float64),
-                    ("preemptions", np.int32), ("status", np.int32)], align=True)
+OUTCOME = np.dtype(
+    [
+        ("first_scheduled", np.float64),
+        ("first_token", np.float64),
+        ("finish", np.float64),
+        ("preemptions", np.int32),
+        ("status", np.int32),
+    ],
+    align=True,
+)
 
-# A running sequence.  One that decodes stores ``step - shift`` tokens after being scheduled in ``step``, so that its state
-# needs no update from step to step; one that is still being prefilled keeps ``stored`` of its ``known`` tokens.
-# ``serial`` grows with each admission: the running order.  ``late`` is the last step in which the budget did not reach it.
-# ``unused`` is a stack of free rows, ``prefilled`` the requests whose first prefill ends in this step; both ignore the row.
-ROW = np.dtype([(name, np.int64) for name in ("request", "shift", "known", "stored", "final", "serial", "late", "next", "prev",
-                                              "unused", "prefilled")], align=True)
+# A running sequence.  One that decodes stores ``step - shift`` tokens after being scheduled in ``step``, so that its
+# state needs no update from step to step; one that is still being prefilled keeps ``stored`` of its ``known`` tokens.
+# ``serial`` grows with each admission: the running order.  ``late`` is the last step in which the budget did not reach
+# it.  ``unused`` is a stack of free rows, ``prefilled`` the requests whose first prefill ends in this step; both have
+# nothing to do with the row they stand in.
+ROW = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "request",
+            "shift",
+            "known",
+            "stored",
+            "final",
+            "serial",
+            "late",
+            "next",
+            "prev",
+            "unused",
+            "prefilled",
+        )
+    ],
+    align=True,
+)
 
-# A preempted sequence; the last victim is the queue's head.  ``stored`` tokens and ``units`` (blocks or slots) lie on the host.
+# A preempted sequence; the last victim is the queue's head.  ``stored`` tokens and ``units`` (blocks or slots) of it lie
+# on the host.
 VICTIM = np.dtype([(name, np.int64) for name in ("request", "known", "stored", "units")], align=True)
 
 
 class State(NamedTuple):
     n: np.ndarray
     t: np.ndarray
-    rules: np.record          # RULES
+    rules: np.record  # RULES
     requests: Requests
-    rows: np.recarray         # ROW
-    returning: np.recarray    # VICTIM
-    growth: Wheel             # rows by the step in which they need more memory
-    ending: Wheel             # rows by the step in which they end
-    sums: np.record           # SUMS
+    rows: np.recarray  # ROW
+    returning: np.recarray  # VICTIM
+    growth: Wheel  # rows by the step in which they need more memory
+    ending: Wheel  # rows by the step in which they end
+    sums: np.record  # SUMS
 
 
-def make_rules(allocator: Contiguous | Paged, capacity_slots: int, max_model_len: int, scheduling: Scheduling,
-               durations: Durations, *, closed: bool, until_s: float | None, warmup_s: float) -> np.record:
+def make_rules(
+    allocator: Contiguous | Paged,
+    capacity_slots: int,
+    max_model_len: int,
+    scheduling: Scheduling,
+    durations: Durations,
+    *,
+    closed: bool,
+    until_s: float | None,
+    warmup_s: float,
+) -> np.record:
     contiguous = isinstance(allocator, Contiguous)
     unit = 1 if contiguous else allocator.block_size
     rules = _record(RULES)
@@ -118,7 +219,7 @@ def make_rules(allocator: Contiguous | Paged, capacity_slots: int, max_model_len
     rules.contiguous, rules.closed = contiguous, closed
     rules.until_s, rules.warmup_s = np.inf if until_s is None else until_s, warmup_s
     rules.roofline = isinstance(durations, Roofline)
-    rules.duration[:len(vars(durations))] = list(vars(durations).values())
+    rules.duration[: len(vars(durations))] = list(vars(durations).values())
     return rules
 
 
@@ -139,10 +240,14 @@ def make_state(trace: Trace, rules: np.record, num_rows: int, closed_users: int 
     for times in (outcome.first_scheduled, outcome.first_token, outcome.finish):
         times[:] = np.nan
     requests = Requests(
-        arrival=arrival, prompt=trace.prompt_tokens, output=trace.output_tokens,
+        arrival=arrival,
+        prompt=trace.prompt_tokens,
+        output=trace.output_tokens,
         limit=none if trace.max_tokens is None else trace.max_tokens,
         samples=none if trace.num_samples is None else trace.num_samples,
-        samples_left=none if trace.num_samples is None else trace.num_samples.copy(), outcome=outcome)
+        samples_left=none if trace.num_samples is None else trace.num_samples.copy(),
+        outcome=outcome,
+    )
     n, t = np.zeros(NUM_N, np.int64), np.zeros(NUM_T)
     n[STEP] = n[FIRST] = n[LAST] = n[FIRST_PARTIAL] = n[PEAK_STEP] = -1
     n[AVAILABLE] = n[USERS] = available
@@ -151,6 +256,13 @@ def make_state(trace: Trace, rules: np.record, num_rows: int, closed_users: int 
     rows.unused[:] = np.arange(num_rows)
     longest = int(trace.output_tokens.max(initial=1)) + 2
     return State(
-        n=n, t=t, rules=rules, requests=requests, rows=rows, returning=np.zeros(num_rows, VICTIM).view(np.recarray),
-        growth=make_wheel(num_rows, longest), ending=make_wheel(num_rows, longest),
-        sums=_record(SUMS))
+        n=n,
+        t=t,
+        rules=rules,
+        requests=requests,
+        rows=rows,
+        returning=np.zeros(num_rows, VICTIM).view(np.recarray),
+        growth=make_wheel(num_rows, longest),
+        ending=make_wheel(num_rows, longest),
+        sums=_record(SUMS),
+    )

@@ -33,13 +33,14 @@ class Trace:
     """Requests in order of arrival; ties keep the order of the file.
 
     Attributes:
-        arrival_s: seconds after the first arrival, float64, shape (num_requests,); None where the file has lengths only.
+        arrival_s: seconds after the first arrival, float64, shape (num_requests,); None where there are lengths only.
         prompt_tokens: int32, shape (num_requests,), each >= 1.
         output_tokens: int32, shape (num_requests,), each >= 1.
         max_tokens: the request's own output limit, int32, 0 where it has none; None without such a column.
         num_samples: sequences sampled in parallel, int32, each >= 1; None means one each.
         prefix_ids: ids of equal prompt blocks, int64, all requests end to end; None where the format has none.
-        prefix_offsets: request i owns ``prefix_ids[prefix_offsets[i]:prefix_offsets[i + 1]]``, int64, shape (num_requests + 1,).
+        prefix_offsets: request i owns ``prefix_ids[prefix_offsets[i]:prefix_offsets[i + 1]]``, int64, shape
+            (num_requests + 1,).
         session: id of the conversation, int64; None where the format has none.
         source: provenance and counts.
     """
@@ -55,8 +56,14 @@ class Trace:
     source: Source = Source("memory", "memory")
 
     def __post_init__(self) -> None:
-        columns = {"prompt_tokens": self.prompt_tokens, "output_tokens": self.output_tokens, "arrival_s": self.arrival_s,
-                   "max_tokens": self.max_tokens, "num_samples": self.num_samples, "session": self.session}
+        columns = {
+            "prompt_tokens": self.prompt_tokens,
+            "output_tokens": self.output_tokens,
+            "arrival_s": self.arrival_s,
+            "max_tokens": self.max_tokens,
+            "num_samples": self.num_samples,
+            "session": self.session,
+        }
         for name, column in columns.items():
             if column is not None and column.shape != (len(self),):
                 raise TraceError(f"{name} has shape {column.shape}, expected ({len(self)},)")
@@ -64,8 +71,13 @@ class Trace:
             column = columns[name]
             if column is not None and len(column) and column.min() < 1:
                 raise TraceError(f"{name} must be at least 1, request {int(column.argmin())} has {column.min()}")
-        if self.arrival_s is not None and len(self) and not (
-                np.isfinite(self.arrival_s).all() and self.arrival_s[0] >= 0 and (np.diff(self.arrival_s) >= 0).all()):
+        if (
+            self.arrival_s is not None
+            and len(self)
+            and not (
+                np.isfinite(self.arrival_s).all() and self.arrival_s[0] >= 0 and (np.diff(self.arrival_s) >= 0).all()
+            )
+        ):
             raise TraceError("arrival_s must be finite, not negative, and sorted")
 
     def __len__(self) -> int:

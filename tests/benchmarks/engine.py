@@ -1,8 +1,9 @@
 """How fast the engine is, and what it needs: ``python tests/benchmarks/engine.py [--week]``.
 
-Each row is measured in a process of its own: CPU seconds of the simulation alone (the loop compiled before, the trace made
-before), and the process's peak memory.  The last column is the ratio to the same code as plain Python on fewer requests, so
-that two machines can be compared.  Requests are like Azure conv: lognormal, prompt mean 1,200, output mean 210.
+Each row is measured in a process of its own: CPU seconds of the simulation alone (the loop compiled before, the trace
+made before), and the process's peak memory.  The last column is the ratio to the same code as plain Python on fewer
+requests, so that two machines can be compared.  Requests are like Azure conv: lognormal, prompt mean 1,200, output
+mean 210.
 """
 
 import argparse
@@ -21,9 +22,20 @@ from pagesim.engine.run import simulate
 from pagesim.trace import Trace
 
 MILLION = 10**6
-ROWS = [(spec, MILLION) for spec in (
-    Paged(16), Paged(64), Paged(1), Paged(16, "fifo"), Contiguous("exact", "first_fit"), Contiguous("max_model_len", "first_fit"),
-    Contiguous("exact", "buddy"), Contiguous("max_model_len", "buddy"), Contiguous("grow", "first_fit"))]
+ROWS = [
+    (spec, MILLION)
+    for spec in (
+        Paged(16),
+        Paged(64),
+        Paged(1),
+        Paged(16, "fifo"),
+        Contiguous("exact", "first_fit"),
+        Contiguous("max_model_len", "first_fit"),
+        Contiguous("exact", "buddy"),
+        Contiguous("max_model_len", "buddy"),
+        Contiguous("grow", "first_fit"),
+    )
+]
 SCALE = [(Paged(16), 10**k) for k in (4, 5, 6, 7)]
 WEEK = [(Paged(16), 44 * MILLION), (Contiguous("exact", "first_fit"), 44 * MILLION)]
 
@@ -41,7 +53,8 @@ def azure_conv_like(num_requests: int) -> Trace:
 
 
 def measure(spec: Contiguous | Paged, num_requests: int) -> dict:
-    """CPU seconds and peak memory of one simulation on an H200's KV memory for Llama-3.1-8B, everything arriving at once."""
+    """CPU seconds and peak memory of a simulation on an H200's KV memory for Llama-3.1-8B, all arriving at once."""
+
     def run(trace: Trace):
         return simulate(trace, spec, 890_000, 8192, Scheduling(1024, 8192), Linear(0.03))
 
@@ -52,7 +65,12 @@ def measure(spec: Contiguous | Paged, num_requests: int) -> dict:
     seconds = time.process_time() - start
     assert (result.requests.status == 1).all()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {"seconds": seconds, "megabytes": peak / 1024, "steps": result.counters.steps, "preemptions": result.counters.preemptions}
+    return {
+        "seconds": seconds,
+        "megabytes": peak / 1024,
+        "steps": result.counters.steps,
+        "preemptions": result.counters.preemptions,
+    }
 
 
 def measure_apart(index: int, rows: list, **environment: str) -> dict:
@@ -72,15 +90,21 @@ def main() -> None:
         return
     rows = ROWS + SCALE + (WEEK if options.week else [])
     plain = {}
-    print("| allocator | requests | CPU s | requests/s | steps/s | peak MB | x plain Python |\n|---|---:|---:|---:|---:|---:|---:|")
+    print(
+        "| allocator | requests | CPU s | requests/s | steps/s | peak MB | x plain Python |\n"
+        "|---|---:|---:|---:|---:|---:|---:|"
+    )
     for index, (spec, count) in enumerate(rows):
         if spec not in plain:
             plain[spec] = 300 / measure_apart(0, [(spec, 300)], NUMBA_DISABLE_JIT="1")["seconds"]
         row = measure_apart(index, rows)
         rate = count / row["seconds"]
         name = " ".join(str(value) for value in vars(spec).values())
-        print(f"| {type(spec).__name__.lower()} {name} | {count:,} | {row['seconds']:.2f} | {rate:,.0f} | "
-              f"{row['steps'] / row['seconds']:,.0f} | {row['megabytes']:.0f} | {rate / plain[spec]:,.0f} |", flush=True)
+        print(
+            f"| {type(spec).__name__.lower()} {name} | {count:,} | {row['seconds']:.2f} | {rate:,.0f} | "
+            f"{row['steps'] / row['seconds']:,.0f} | {row['megabytes']:.0f} | {rate / plain[spec]:,.0f} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

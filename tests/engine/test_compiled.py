@@ -19,7 +19,8 @@ from pagesim.engine.rules import Linear, Scheduling
 from pagesim.engine.run import Run
 from pagesim.trace import Trace
 compiles = bool(uncompiled([Paged()]))
-run = Run(Trace(np.zeros(2), np.array([8, 4], np.int32), np.array([9, 9], np.int32)), Paged(4), 64, 64, Scheduling(), Linear(1.0))
+trace = Trace(np.zeros(2), np.array([8, 4], np.int32), np.array([9, 9], np.int32))
+run = Run(trace, Paged(4), 64, 64, Scheduling(), Linear(1.0))
 run.advance(1)
 print("compiled" if compiles else "not compiled", run.tables().block_ids.tolist())
 assert not uncompiled([Paged()])
@@ -27,8 +28,13 @@ assert not uncompiled([Paged()])
 
 
 def blocks_after_one_step(folder, **environment):
-    done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=folder, capture_output=True, text=True,
-                          env=os.environ | {"PYTHONPATH": str(folder), "PAGESIM_CACHE_DIR": str(folder / "cache")} | environment)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(folder), "PAGESIM_CACHE_DIR": str(folder / "cache")} | environment,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -52,5 +58,7 @@ def test_it_is_compiled_once_and_again_when_a_source_of_it_changes(copy):
 
 
 def test_plain_python_gives_the_same_and_compiles_nothing(copy):
-    assert blocks_after_one_step(copy, NUMBA_DISABLE_JIT="1", PAGESIM_CACHE_DIR=str(copy / "none")).startswith("not compiled")
+    assert blocks_after_one_step(copy, NUMBA_DISABLE_JIT="1", PAGESIM_CACHE_DIR=str(copy / "none")).startswith(
+        "not compiled"
+    )
     assert not (copy / "none").exists()
