@@ -25,7 +25,8 @@ from pagesim.trace.trace import Trace
 
 MOST_REQUESTS = 1_000
 
-_SLICES = ("queued", "prefill", "decode")
+# Name and colour; chrome://tracing gives the first and the last the same colour, if it is not told.
+_SLICES = (("queued", "grey"), ("prefill", "yellow"), ("decode", "good"))
 
 
 class Preemption(NamedTuple):
@@ -55,7 +56,7 @@ def case_events(
     """
     shown = shown_requests(result)
     label = name if len(shown) == len(trace) else f"{name} (requests {shown[0]:,} to {shown[-1]:,} of {len(trace):,})"
-    yield _meta("process_name", process, 0, label)
+    yield from _named("process", process, 0, label, place=process)
     yield from _counters(process, result)
     for request in shown:
         yield from _request(process, request, trace, result)
@@ -100,7 +101,7 @@ def _levels(process: int, time_s: float, parts: dict, running: float, waiting: f
 def _request(process: int, request: int, trace: Trace, result: Result) -> Iterator[dict]:
     columns = result.requests
     thread = request + 1
-    yield _meta("thread_name", process, thread, f"request {request}")
+    yield from _named("thread", process, thread, f"request {request}", place=request)
     status = STATUSES[columns.status[request]]
     if status not in ("completed", "unfinished"):
         yield _instant(f"rejected: {status}", process, request, float(columns.arrival_s[request]))
@@ -110,12 +111,12 @@ def _request(process: int, request: int, trace: Trace, result: Result) -> Iterat
     facts = {"request": request, "prompt_tokens": int(trace.prompt_tokens[request]),
              "output_tokens": int(trace.output_tokens[request]), "preemptions": int(columns.preemptions[request]),
              "status": status}
-    for name, start_s, end_s in zip(_SLICES, times_s, times_s[1:]):
+    for (name, colour), start_s, end_s in zip(_SLICES, times_s, times_s[1:]):
         if math.isnan(start_s):
             return
         end_s = max(start_s, result.end_s) if math.isnan(end_s) else end_s
-        yield {"ph": "X", "name": name, "cat": "request", "pid": process, "tid": thread, "ts": _us(start_s),
-               "dur": round(_us(end_s) - _us(start_s), 3), "args": facts}
+        yield {"ph": "X", "name": name, "cname": colour, "cat": "request", "pid": process, "tid": thread,
+               "ts": _us(start_s), "dur": round(_us(end_s) - _us(start_s), 3), "args": facts}
 
 
 def _instant(name: str, process: int, request: int, time_s: float) -> dict:
@@ -123,8 +124,10 @@ def _instant(name: str, process: int, request: int, time_s: float) -> dict:
             "args": {"request": request}}
 
 
-def _meta(name: str, process: int, thread: int, label: str) -> dict:
-    return {"ph": "M", "name": name, "pid": process, "tid": thread, "args": {"name": label}}
+def _named(kind: str, process: int, thread: int, label: str, *, place: int) -> Iterator[dict]:
+    """Name of a process or thread, and its place among them; without one, viewers sort by name: 1, 10, 100, 2."""
+    for name, facts in ((f"{kind}_name", {"name": label}), (f"{kind}_sort_index", {"sort_index": place})):
+        yield {"ph": "M", "name": name, "pid": process, "tid": thread, "args": facts}
 
 
 def _us(time_s: float) -> float:

@@ -45,6 +45,11 @@ def test_a_request_is_a_track_of_three_slices_without_gaps():
         "request": 0, "prompt_tokens": 20, "output_tokens": 3, "preemptions": 0, "status": "completed"}
 
 
+def test_tracks_stand_in_the_order_of_arrival():
+    events = [event for event in events_of(finished()) if event["name"] == "thread_sort_index"]
+    assert [(event["tid"], event["args"]["sort_index"]) for event in events] == [(1, 0), (2, 1), (3, 2), (4, 3)]
+
+
 def test_a_rejected_request_is_an_instant_with_its_reason():
     own = [event for event in events_of(finished()) if event["ph"] != "M" and event.get("tid") == 4]
     (event,) = own
