@@ -165,5 +165,7 @@ def load(path: str | Path) -> BlockTables:
                                origin=json.loads(str(file["origin"])))
     except InputError as error:
         raise error if str(path) in str(error) else InputError(f"{path}: {error}") from None
-    except (OSError, KeyError, ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (KeyError, ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: cannot be read as a snapshot of block tables: {error}") from None
