@@ -1,6 +1,7 @@
 """The address map: time across, addresses up, each cell coloured by the request that owned it."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -37,7 +38,7 @@ def address_map(recorded: Ownership, most_rows: int, most_columns: int) -> Addre
     owners = np.full((len(units), len(steps)), NOBODY, np.int64)
     now = np.full(recorded.num_units, NOBODY, np.int64)
     upto = np.concatenate([[0], np.searchsorted(recorded.changes[:, 0], steps, side="right")])
-    for column, (begin, end) in enumerate(zip(upto, upto[1:])):
+    for column, (begin, end) in enumerate(pairwise(upto)):
         _apply(now, recorded.changes[begin:end])
         owners[:, column] = now[units]
     return AddressMap(

@@ -272,7 +272,7 @@ def _numbers(cases: list[tuple[str, dict]]) -> str:
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, bool) or isinstance(value, str):
+    if isinstance(value, bool | str):
         return str(value) if len(str(value)) <= 32 else f"{value[:12]}…"  # a sha256
     if isinstance(value, int):
         return f"{value:,}"

@@ -3,7 +3,6 @@
 import sys
 
 import pytest
-
 from tiny import write_experiment
 
 

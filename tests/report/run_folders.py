@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+from tiny import write_experiment
+
 from pagesim.config import load
 from pagesim.experiment import run_experiment
-from tiny import write_experiment
 
 FOUR_ALLOCATORS = (
     "[{kind: contiguous, reserve: max_model_len, placement: buddy}, {kind: contiguous, reserve: exact}, "

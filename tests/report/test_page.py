@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from run_folders import make_run
 
 from pagesim.errors import InputError
 from pagesim.report.files import flat
 from pagesim.report.loaded import chosen, load_runs
 from pagesim.report.page import page_html
-from run_folders import make_run
 
 
 class Cells(HTMLParser):

@@ -9,10 +9,10 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+from run_folders import make_run
 
 from pagesim.report.loaded import chosen, load_runs
 from pagesim.report.page import page_html
-from run_folders import make_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
@@ -79,6 +79,7 @@ def opened(page: str, folder: Path) -> tuple[dict, list[str]]:
     done = subprocess.run(
         [CHROMIUM, *FLAGS, f"--user-data-dir={folder / 'profile'}", path.as_uri()],
         capture_output=True,
+        check=False,
         text=True,
         timeout=120,
     )
@@ -133,7 +134,7 @@ def test_keys_read_the_ledger_stretch_by_stretch_as_the_timeline_has_it(run, see
         with open(folder / "timeline.csv", newline="") as file:
             rows = list(csv.DictReader(file))
         for text, row in ((shown["first"], rows[0]), (shown["second"], rows[1]), (shown["last"], rows[-1])):
-            start, end, values = re.fullmatch(r"([\d.,]+) to ([\d.,]+) s: (.*)", text).groups()
+            start, _, values = re.fullmatch(r"([\d.,]+) to ([\d.,]+) s: (.*)", text).groups()
             assert float(start) == pytest.approx(float(row["start_s"]), abs=1e-3)
             shown_share = float(re.search(r"token states ([\d.]+) %", values)[1])
             assert shown_share == pytest.approx(100 * float(row["mean_token_states_slots"]) / 160, abs=0.0051)

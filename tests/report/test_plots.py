@@ -5,16 +5,16 @@ import re
 
 import numpy as np
 import pytest
+from run_folders import make_run
 
 from pagesim.errors import InputError
 from pagesim.report.address_map import address_map
 from pagesim.report.bars import textbook_shares
 from pagesim.report.loaded import load_runs
-from run_folders import make_run
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'pagesim[report]'")
 
-from pagesim.report import plots  # noqa: E402
+from pagesim.report import plots
 
 
 @pytest.fixture(scope="module")
