@@ -2,32 +2,15 @@
 
 import itertools
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'pagesim[kernel]'")
+pytest.importorskip("triton", reason="triton is not installed: pip install 'pagesim[kernel]' on Linux")
+
+from launching import RAGGED, check, run
 
 from pagesim.kernels.cases import make_case
-from pagesim.kernels.check import compare
-from pagesim.kernels.dispatch import paged_decode, plan_decode, why_general
-
-RAGGED = [0, 1, 15, 16, 17, 31, 32, 33, 255, 1000, 0, 47, 2049]
-
-
-def run(case, kernel, *, plan=None, out=None):
-    if plan is None:
-        plan = plan_decode(case.q, case.k_cache, case.lengths, kernel=kernel, **case.options)
-    out = case.poisoned_out() if out is None else out
-    paged_decode(
-        case.q, case.k_cache, case.v_cache, case.block_table, case.lengths_tensor(), plan, out=out, **case.options
-    )
-    return out
-
-
-def check(case, out):
-    bounds = compare(out, case.expected(), eager=case.expected(out.dtype))
-    assert bounds.passed, bounds
-    return bounds
+from pagesim.kernels.dispatch import paged_decode, plan_decode
 
 
 @pytest.mark.gpu
@@ -180,126 +163,6 @@ def test_queries_that_see_nothing_get_zeros_among_hundreds_of_empty_sequences(ho
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel", ["hopper", "general"])
-def test_a_replayed_graph_follows_changed_lengths_tables_and_plans(hopper, kernel):
-    batches = [
-        make_case(
-            lengths,
-            num_q_heads=32,
-            num_kv_heads=8,
-            head_dim=128,
-            dtype=torch.bfloat16,
-            device="cuda",
-            seed=seed,
-            spare_blocks=3,
-        )
-        for seed, lengths in enumerate(
-            [[2048] * 24, [40_000] + [5] * 23, [0, 1, 17, 4000] * 6, [2048] * 24, [100] * 24]
-        )
-    ]
-    largest = max(batches, key=lambda c: c.k_cache.numel())
-    k, v = torch.empty_like(largest.k_cache), torch.empty_like(largest.v_cache)
-    table = torch.zeros((24, max(c.block_table.shape[1] for c in batches)), dtype=torch.int32, device="cuda")
-    lengths, q, out = batches[0].lengths_tensor(), torch.empty_like(batches[0].q), torch.empty_like(batches[0].q)
-    capacity = max(int(c.lengths.sum()) for c in batches)
-    plan = plan_decode(q, k, batches[0].lengths, kernel=kernel, capacity_tokens=capacity, layout="NHD")
-
-    def load(case):
-        for cache, source in ((k, case.k_cache), (v, case.v_cache)):
-            cache.fill_(float("nan"))
-            cache[: len(source)] = source
-        table.zero_()
-        table[:, : case.block_table.shape[1]] = case.block_table
-        lengths.copy_(case.lengths_tensor())
-        q.copy_(case.q)
-        plan.update(case.lengths)
-
-    def call():
-        paged_decode(q, k, v, table, lengths, plan, layout="NHD", out=out)
-
-    load(batches[0])
-    call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        call()
-    for case in batches + batches[::-1]:
-        load(case)
-        for _ in range(2):
-            out.fill_(float("nan"))
-            graph.replay()
-            check(case, out)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("kernel", ["hopper", "general"])
-def test_stale_plan_entries_counters_and_partials_are_never_read(hopper, kernel):
-    case = make_case(
-        [4000, 3, 900, 0], num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda"
-    )
-    plan = plan_decode(case.q, case.k_cache, case.lengths, kernel=kernel, layout="NHD")
-    if kernel == "hopper":
-        plan.buffer._ints.fill_(-7)
-        plan.partial.fill_(float("nan"))
-        plan.lse.fill_(float("nan"))
-        plan.update(case.lengths)
-    else:
-        plan.workspace.out.fill_(float("nan"))
-        plan.workspace.log_sum.fill_(float("nan"))
-    first = run(case, kernel, plan=plan)
-    check(case, first)
-    assert torch.equal(run(case, kernel, plan=plan), first), "a second launch on the same buffers differs"
-
-
-@pytest.mark.gpu
-def test_two_updates_without_a_wait_leave_each_launch_its_own_plan(hopper):
-    a = make_case(
-        [3000] * 16, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda", seed=1
-    )
-    b = make_case(
-        [20_000, 7] + [0] * 14,
-        num_q_heads=32,
-        num_kv_heads=8,
-        head_dim=128,
-        dtype=torch.bfloat16,
-        device="cuda",
-        seed=2,
-    )
-    plan = plan_decode(a.q, a.k_cache, a.lengths, kernel="hopper", layout="NHD")
-    arguments = [
-        (c.q, c.k_cache, c.v_cache, c.block_table, c.lengths_tensor(), c.poisoned_out(), c) for c in (a, b) * 10
-    ]
-    torch.cuda.synchronize()
-    for q, k, v, table, lengths, out, case in arguments:
-        plan.update(case.lengths)
-        paged_decode(q, k, v, table, lengths, plan, layout="NHD", out=out)
-    for *_, out, case in arguments:
-        check(case, out)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("kernel", ["hopper", "general"])
-def test_a_row_alone_and_in_a_batch_differ_by_rounding_only(hopper, kernel):
-    batch = make_case(
-        [5000, 300, 2000, 64], num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda"
-    )
-    out = run(batch, kernel)
-    for seq in range(4):
-        lengths = batch.lengths[seq : seq + 1]
-        plan = plan_decode(batch.q[seq : seq + 1], batch.k_cache, lengths, kernel=kernel, layout="NHD")
-        alone = paged_decode(
-            batch.q[seq : seq + 1],
-            batch.k_cache,
-            batch.v_cache,
-            batch.block_table[seq : seq + 1],
-            batch.lengths_tensor()[seq : seq + 1],
-            plan,
-            layout="NHD",
-        )
-        torch.testing.assert_close(alone[0].float(), out[seq].float(), rtol=0.02, atol=1e-3)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("kernel", ["hopper", "general"])
 def test_logits_far_below_any_sentinel_are_not_taken_for_masked(hopper, kernel):
     case = make_case([3000, 40, 1], num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda")
     case.k_cache[..., 0] = torch.where(case.k_cache[..., 0].isnan(), float("nan"), 1.0)
@@ -363,16 +226,3 @@ def test_a_strided_pool_of_interleaved_layers_is_read_right(hopper, kernel, layo
         case.q, packed[:, 1, 0], packed[:, 1, 1], case.block_table, case.lengths_tensor(), plan, layout=layout
     )
     check(case, out)
-
-
-@pytest.mark.gpu
-def test_the_rule_takes_large_common_batches_to_the_hopper_kernel_and_says_why_not_others(hopper):
-    def reason(lengths, head_dim=128, **options):
-        q = torch.empty((len(lengths), 1, 32, head_dim), dtype=torch.bfloat16, device="cuda")
-        k = torch.empty((4, 16, 8, head_dim), dtype=torch.bfloat16, device="cuda")
-        return why_general(q, k, np.array(lengths), layout="NHD", **options)
-
-    assert reason([4096] * 64) is None
-    assert reason([128]) == "the batch is small"
-    assert "head_dim is 80" in reason([4096] * 64, 80)
-    assert "window" in reason([4096] * 64, window=128)

@@ -1,0 +1,22 @@
+"""One launch of a made-up case through either kernel, and its check against the definition."""
+
+from pagesim.kernels.check import compare
+from pagesim.kernels.dispatch import paged_decode, plan_decode
+
+RAGGED = [0, 1, 15, 16, 17, 31, 32, 33, 255, 1000, 0, 47, 2049]
+
+
+def run(case, kernel, *, plan=None, out=None):
+    if plan is None:
+        plan = plan_decode(case.q, case.k_cache, case.lengths, kernel=kernel, **case.options)
+    out = case.poisoned_out() if out is None else out
+    paged_decode(
+        case.q, case.k_cache, case.v_cache, case.block_table, case.lengths_tensor(), plan, out=out, **case.options
+    )
+    return out
+
+
+def check(case, out):
+    bounds = compare(out, case.expected(), eager=case.expected(out.dtype))
+    assert bounds.passed, bounds
+    return bounds
