@@ -26,7 +26,7 @@ _MAP_HEIGHT = 300
 def load_figure(name: str, thinned: Thinned, capacity_slots: int) -> tuple[str, dict]:
     """The stacked ledger above running, waiting and preemptions; and what the page's reader of values needs.
 
-    Where stretches were merged, the ledger's dark line is the most token states in each, and the thin lines below are
+    Where stretches were merged, the ledger's thin line is the most token states in each, and the lines below are
     the most running and waiting.
     """
     ledger = Box(_LEFT, 20, _WIDTH - _LEFT - _RIGHT, 200)
@@ -66,7 +66,8 @@ def _panel(box: Box, x: np.ndarray, title: str, mean: np.ndarray, most: np.ndarr
     high = float(shown.max(initial=0)) or 1.0
     y_at = scale(0, high, box.bottom, box.top)
     zero = np.full(len(mean), box.bottom)
-    marks = [text(title, box.left, box.top - 7, class_="heading"), axis_left(box, ticks(high, 3), y_at, short)]
+    whole = [value for value in ticks(high, 3) if value == int(value)]
+    marks = [text(title, box.left, box.top - 7, class_="heading"), axis_left(box, whole, y_at, short)]
     if most is not None:
         marks.append(tag("path", d=step_line(x, y_at(most)), class_="faint", stroke=colour))
     marks.append(tag("path", d=band(x, zero, y_at(mean)), fill=colour))

@@ -194,7 +194,7 @@ def _case_section(case: LoadedCase, stretches: int, most_rows: int, most_columns
         "Every step or timeline row is drawn."
         if thinned.exact
         else (
-            f"Means over {len(thinned.edges_s) - 1} equal stretches of time; the dark line is the most token states in "
+            f"Means over {len(thinned.edges_s) - 1} equal stretches of time; the thin line is the most token states in "
             "each, the lines below it the most running and waiting."
         )
     )
