@@ -46,9 +46,8 @@ def preemptions(case: "Case", result: Result) -> list[Preemption]:
     within = (line.preemptions > 0) & (line.start_s + line.duration_s >= lives_s[0]) & (line.start_s <= lives_s[1])
     found, run, done = [], start(case), 0
     for first in line.first_step[within].tolist():
-        if first > done:
-            run.advance(first - done)
-            done = first
+        run.advance(first - done)
+        done = first
         before = run.result().requests.preemptions[own].copy()
         for _ in range(line.stride):
             run.advance(1)

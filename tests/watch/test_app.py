@@ -95,6 +95,19 @@ def test_playing_moves_the_clock_of_both_cases_together():
     play(script, paused=False, speed=64.0)
 
 
+def test_where_a_case_cannot_keep_up_the_clock_stands_where_it_is(monkeypatch):
+    monkeypatch.setattr("pagesim.watch.app._STEPS_AT_ONCE", 1)
+    monkeypatch.setattr("pagesim.watch.app._BUSY_S", 0.0)
+
+    async def script(app, pilot):
+        assert app.clock_s == 0.0
+        for step in (1.0, 2.0):
+            app._advance_to(8.0)
+            assert app.clock_s == step, "the step that begins then is under way, and there was no time for more"
+
+    play(script)
+
+
 @pytest.mark.parametrize(("key", "code"), [("q", 0), ("escape", 0), ("ctrl+c", 130)])
 def test_q_and_escape_quit_and_ctrl_c_ends_with_130(key, code):
     async def script(app, pilot):

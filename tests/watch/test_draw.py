@@ -36,6 +36,13 @@ def test_a_cell_of_many_slots_shows_what_most_of_it_is():
     assert memory_cells(seen_at(player(Paged(16)), 1.0), 4)[0] == STORED * 4
 
 
+def test_a_cell_that_several_share_shows_the_latest_of_them():
+    view = seen_at(player(Paged(16)), 1.0)
+    assert view.owners.tolist() == [4, 1, 4, 3]
+    assert memory_cells(view, 4)[1].tolist() == [4, 1, 4, 3]
+    assert memory_cells(view, 2)[1].tolist() == [4, 4]
+
+
 def test_without_colour_a_request_is_a_letter_and_its_empty_slots_are_small():
     view = seen_at(player(), 1.0)
     drawn = lines(view, width=64, colour=False)
