@@ -34,7 +34,7 @@ _GLANCE = (
     ("token use, %", "utilization_share", percent),
     ("block use, %", "block_use_share", percent),
     ("internal fragm., %", "internal_fragmentation_share", percent),
-    ("blocked by fragm., % of time", "external_fragmentation.blocked_by_fragmentation_share", percent),
+    ("blocked, % of time", "external_fragmentation.blocked_by_fragmentation_share", percent),
     ("running, mean", "mean.running", number),
     ("running, peak", "peak.running", number),
     ("preemptions", "preemptions", number),
@@ -100,10 +100,14 @@ def _figure(kind: str, picture: str, data: dict | None = None, caption: str = ""
 
 def _legend(colours: dict[str, str]) -> str:
     keys = (
-        f'<span><i class="{escape(name)}" style="background:{colour}"></i>{escape(name.replace("_", " "))}</span>'
+        f'<span><i class="{escape(name)}" style="background:{colour}"></i>{escape(name)}</span>'
         for name, colour in colours.items()
     )
     return f"<p class=legend>{''.join(keys)}</p>"
+
+
+def _spaced(colours: dict[str, str]) -> dict[str, str]:
+    return {name.replace("_", " "): colour for name, colour in colours.items()}
 
 
 def _facts(run: LoadedRun) -> list[str]:
@@ -134,9 +138,10 @@ def _glance(cases: list[tuple[str, dict]]) -> str:
         cells = "".join(_cell(values.get(key), shown(values.get(key)), key) for _, key, shown in _GLANCE)
         rows.append(f"<tr><th scope=row>{escape(name)}</th>{cells}</tr>")
     return (
-        f'<div class="wide glance"><table><thead><tr><th scope=col>case</th>{head}</tr></thead>'
+        f'<div class="wide glance" tabindex=0 role=region aria-label="at a glance"><table><thead><tr><th scope=col>case</th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
-        "<p class=note>Shares and means are over the time in which something runs.</p>"
+        "<p class=note>Shares and means are over the time in which something runs; blocked: by fragmentation, the next "
+        "request would fit the free memory but no hole.</p>"
     )
 
 
@@ -147,7 +152,7 @@ def _cell(value: object, shown: str, key: str = "") -> str:
 
 def _conventions(cases: list[tuple[str, dict]]) -> str:
     parts = (
-        f"<div><h3>{escape(title)}, %</h3>{_legend(colours)}"
+        f"<div><h3>{escape(title)}, %</h3>{_legend(_spaced(colours))}"
         + _figure("marks", bars.bars_figure(title, cases, shares_of, colours))
         + "</div>"
         for title, shares_of, colours in bars.CONVENTIONS
@@ -214,7 +219,7 @@ def _case_section(case: LoadedCase, stretches: int, most_rows: int, most_columns
     unit = "slots" if recorded.unit_slots == 1 else f"blocks of {recorded.unit_slots} slots"
     return _section(
         case.name,
-        _legend(present),
+        _legend(_spaced(present)),
         _figure("time", load, values, f"Ledger and load. {detail}"),
         _figure(
             "map",
@@ -265,7 +270,7 @@ def _numbers(cases: list[tuple[str, dict]]) -> str:
             for key in keys
         )
         tables.append(
-            f'<div class="wide numbers"><table><thead><tr><th scope=col>figure</th>{head}</tr></thead>'
+            f'<div class="wide numbers" tabindex=0 role=region aria-label="all numbers"><table><thead><tr><th scope=col>figure</th>{head}</tr></thead>'
             f"<tbody>{rows}</tbody></table></div>"
         )
     return "".join(tables)

@@ -23,6 +23,9 @@ for (const figure of document.querySelectorAll("figure")) {
   });
 }
 
+// Paper has no way to open them.
+addEventListener("beforeprint", () => document.querySelectorAll("details").forEach(each => { each.open = true; }));
+
 function clamp(value, count) { return Math.max(0, Math.min(count - 1, value)); }
 
 // Index of the last of the sorted values that is not above the given one.
