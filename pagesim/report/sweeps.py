@@ -92,10 +92,8 @@ def tells(found: list[Curve], measure: Measure) -> bool:
     return any(measure.of(case.entry) for curve in found for _, case in curve.points)
 
 
-def curve_figure(found: list[Curve], measure: Measure) -> str | None:
-    """The measure along the key, a line a curve, the best point of all of them ringed; None where it tells nothing."""
-    if not tells(found, measure):
-        return None
+def curve_figure(found: list[Curve], measure: Measure) -> str:
+    """The measure along the key, a line a curve, the best point of all of them ringed."""
     ys = [y for curve in found for _, case in curve.points if (y := measure.of(case.entry)) is not None]
     box = Box(52, 22, _WIDTH - 70, 150)
     high = max(ys)

@@ -14,8 +14,10 @@ FOUR_ALLOCATORS = (
 BUSY_ROWS = tuple((0.02 * k, 5 + 13 * k % 41, 1 + 7 * k % 20) for k in range(60))
 
 
-def make_run(folder: Path, *, allocators: str = FOUR_ALLOCATORS, rows: tuple = BUSY_ROWS, keys: str = "") -> Path:
+def make_run(
+    folder: Path, *, allocators: str = FOUR_ALLOCATORS, rows: tuple = BUSY_ROWS, keys: str = "", overrides: tuple = ()
+) -> Path:
     """Simulate a short, crowded trace; returns the run folder, ``folder / "run"``."""
     config = write_experiment(folder, allocators=allocators, rows=rows, keys=keys)
-    run_experiment(load(config), folder=folder / "run")
+    run_experiment(load(config, overrides), folder=folder / "run")
     return folder / "run"

@@ -123,6 +123,12 @@ def test_a_sweep_is_drawn_along_its_key_with_the_best_point_marked(tmp_path):
     assert best == ["paged 1"]
 
 
+def test_the_pictures_say_which_steps_they_show(run, page, tmp_path):
+    assert page.count("Every step. ") == 4 and "warm-up" not in page
+    warmed = page_of(make_run(tmp_path, allocators="[{kind: paged}]", overrides=("trace.warmup_s=0.5",)))
+    assert "leave out the first 0.5 s, the warm-up." in warmed and re.search(r"Steps 0 to \d+\. ", warmed)
+
+
 def test_a_run_in_which_nothing_ran_is_a_page_too(tmp_path):
     page = page_of(make_run(tmp_path, rows=((0.0, 500, 5),)))
     assert "The run has no step" in page and "nothing ran" in page and "nothing completed" in page

@@ -1,0 +1,72 @@
+"""A case on the page: its ledger and load over time, and its address map."""
+
+from pagesim.engine.ownership import Ownership
+from pagesim.engine.result import PARTS
+from pagesim.report.colours import PART_COLOURS
+from pagesim.report.loaded import LoadedCase
+from pagesim.report.markup import figure, legend, section, spaced
+from pagesim.report.over_time import load_figure, map_figure
+from pagesim.report.thinning import thin
+
+# Of all the cases together: with more of them each is drawn in less detail.
+_STRETCHES = 4_000
+_MAP_CELLS = 600_000
+
+
+def case_sections(cases: list[LoadedCase]) -> list[str]:
+    stretches = max(80, min(400, _STRETCHES // len(cases)))
+    cells = min(300 * 600, _MAP_CELLS // len(cases))
+    most_rows = max(60, int((cells / 2.5) ** 0.5))
+    return [_casesection(case, stretches, most_rows, 5 * most_rows // 2) for case in cases]
+
+
+def _casesection(case: LoadedCase, stretches: int, most_rows: int, most_columns: int) -> str:
+    slots = case.entry["capacity"]["slots"]
+    thinned = thin(case.timeline(), stretches)
+    if len(thinned.edges_s) < 2:
+        return section(case.name, "<p>The run has no step: nothing was admitted.</p>")
+    load, values = load_figure(case.name, thinned, slots)
+    present = {part: PART_COLOURS[part] for part in PARTS if thinned.values[f"mean_{part}_slots"].any()}
+    detail = (
+        "Every step or timeline row is drawn."
+        if thinned.exact
+        else (
+            f"Means over {len(thinned.edges_s) - 1} equal stretches of time; the thin line is the most token states in "
+            "each, the lines below it the most running and waiting."
+        )
+    )
+    recorded = case.ownership()
+    picture, owners, seen = map_figure(case.name, recorded, most_rows, most_columns)
+    which = _which_steps(case, recorded)
+    thin_map = (
+        ""
+        if len(seen.steps) == len(recorded.start_s) and len(seen.units) == recorded.num_units
+        else (f" {len(seen.steps):,} steps × {len(seen.units):,} addresses are drawn, evenly spaced, each as it was.")
+    )
+    unit = "slots" if recorded.unit_slots == 1 else f"blocks of {recorded.unit_slots} slots"
+    return section(
+        case.name,
+        legend(spaced(present)),
+        figure("time", load, values, f"Ledger and load. {detail}{_warmup(case)}"),
+        figure(
+            "map",
+            picture,
+            owners,
+            f"Address map: who owned which {unit}. {which}.{thin_map} A colour is a request (colours repeat); "
+            "what is not coloured is free.",
+        ),
+    )
+
+
+def _warmup(case: LoadedCase) -> str:
+    warmup_s = case.resolved["trace"]["warmup_s"]
+    return f" The tables and distributions leave out the first {warmup_s:g} s, the warm-up." if warmup_s > 0 else ""
+
+
+def _which_steps(case: LoadedCase, recorded: Ownership) -> str:
+    steps = case.entry["time"]["steps"]
+    if case.resolved["trace"]["warmup_s"] > 0:  # its steps are not counted among those of the run
+        return f"Steps {recorded.first_step:,} to {recorded.last_step:,}"
+    if len(recorded.start_s) == steps:
+        return "Every step"
+    return f"Steps {recorded.first_step:,} to {recorded.last_step:,} of {steps:,}, around the peak"
