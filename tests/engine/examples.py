@@ -7,12 +7,12 @@ from pagesim.engine.rules import Linear, Scheduling
 
 
 def run_of(requests, allocator: Contiguous | Paged, capacity_slots: int, max_model_len: int = 4096,
-           durations=None, closed_users=None, until_s=None, warmup_s=0.0, **scheduling) -> Setup:
+           durations=None, closed_users=None, until_s=None, warmup_s=0.0, num_samples=None, **scheduling) -> Setup:
     """``requests`` are (prompt tokens, output tokens) or (prompt tokens, output tokens, arrival in seconds)."""
     rows = [(*row, 0)[:3] for row in requests]
     scheduling.setdefault("max_num_batched_tokens", 65536)
     return setup([p for p, _, _ in rows], [o for _, o, _ in rows], None if closed_users else [t for _, _, t in rows],
-                 allocator=allocator, capacity_slots=capacity_slots, max_model_len=max_model_len,
+                 num_samples=num_samples, allocator=allocator, capacity_slots=capacity_slots, max_model_len=max_model_len,
                  scheduling=Scheduling(**scheduling), durations=durations or Linear(1.0), closed_users=closed_users, until_s=until_s,
                  warmup_s=warmup_s)
 

@@ -36,7 +36,7 @@ def test_engine_and_oracle_are_equal_over_hundreds_of_requests(allocator, preemp
 
 
 @pytest.mark.parametrize("allocator", ALLOCATORS[:6], ids=repr)
-def test_engine_and_oracle_are_equal_where_the_budget_is_smaller_than_the_running_batch(allocator):
+def test_engine_and_oracle_are_equal_where_the_running_sequences_use_up_the_budget(allocator):
     assert_engine_equals_oracle(long_run(allocator, 150, 457, seed=3, longest=60, max_num_batched_tokens=6))
 
 

@@ -52,3 +52,17 @@ def test_a_region_moves_slot_by_slot_and_comes_back_with_what_it_knows(play):
     assert [view.duration_s for view in outcome.views] == [1, 3, 3]
     assert outcome.views[2].memory == {1: [0, 1, 2, 3, 4]}
     assert outcome.counters["decode_tokens"] == 2
+
+
+def test_a_victim_that_holds_nothing_yet_is_no_fallback(play):
+    """The second sample got no token of the first chunk: it has no block to move when it is preempted."""
+    outcome = play(blocks_of([(1, 4), (1, 3)], 4, 1, num_samples=[1, 2], max_num_batched_tokens=2, preemption="swap"))
+    assert outcome.views[2].preemptions == 2
+    assert outcome.counters["swap_fallbacks"] == outcome.counters["recomputed_tokens"] == 0
+    assert outcome.status == ["completed"] * 2
+
+
+def test_the_last_token_of_a_prompt_is_prefill_even_where_it_comes_after_a_swap(play):
+    outcome = play(blocks_of([(1, 3), (3, 1)], 3, 1, max_num_batched_tokens=3, reserve_full_isl=False, preemption="swap"))
+    assert [view.stored for view in outcome.views] == [{0: 1, 1: 2}, {0: 2}, {0: 3}, {1: 3}]
+    assert (outcome.counters["prefill_tokens"], outcome.counters["decode_tokens"]) == (4, 2)

@@ -81,3 +81,12 @@ def test_the_saturated_window_is_where_the_head_is_refused_not_where_the_batch_i
     outcome = play(make(max_num_seqs=2))
     assert outcome.integrals["queued", Column.TIME] == 3
     assert outcome.integrals["saturated", Column.TIME] == 0
+
+
+def test_a_head_that_needs_only_its_first_chunk_is_tried_for_that_alone(play):
+    rows = [(1, 4), (5, 1)]
+    whole = play(blocks_of(rows, 6, 1, max_num_seqs=1, max_num_batched_tokens=2))
+    chunk = play(blocks_of(rows, 6, 1, max_num_seqs=1, max_num_batched_tokens=2, reserve_full_isl=False))
+    assert whole.integrals["queued", Column.TIME] == chunk.integrals["queued", Column.TIME] == 4
+    assert whole.integrals["saturated", Column.TIME] == 3, "5 blocks are free in the first step only"
+    assert chunk.integrals["saturated", Column.TIME] == 0

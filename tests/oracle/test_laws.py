@@ -104,3 +104,12 @@ def test_the_queue_is_served_in_order_and_a_preempted_sequence_before_one_that_n
     firsts = [key for step in run.steps for key in step.admitted]
     fresh = [key for i, key in enumerate(firsts) if key not in firsts[:i]]
     assert fresh == sorted(fresh)
+
+
+@laws
+@given(setups())
+def test_only_a_sequence_that_stores_nothing_yet_can_be_left_out_of_a_step(made):
+    """Who computes takes a token of the budget to get there, so the next step's budget reaches all of them."""
+    for step in made.make(OracleRun).steps:
+        computing = len(step.chunks) + len(step.decoded)
+        assert len([stored for stored in step.stored.values() if stored > 0]) <= computing
