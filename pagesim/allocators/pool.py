@@ -17,6 +17,11 @@ from pagesim.core.units import ceil_div
 FRESH, HEAD, FREED, USED = range(4)
 
 
+# What a row holds: its blocks; entries in ``taken``; and the blocks taken since the last entry, one every ``block_size``
+# steps as a decode step takes them, the next of them in step ``due``.
+HOLD = np.dtype([(name, np.int64) for name in ("blocks", "entries", "since", "due")], align=True)
+
+
 class Pool(NamedTuple):
     """State of the pool.
 
@@ -29,9 +34,8 @@ class Pool(NamedTuple):
     fifo: bool
     watermark_blocks: int
     table: np.ndarray  # int32 (rows, max blocks): logical → physical block
-    held: np.ndarray  # int64 (rows,): blocks of the row
-    taken: np.ndarray  # int32 (rows, max blocks, 2): each time that the row took blocks, how many and in which step
-    times: np.ndarray  # int64 (rows,): times that the row took blocks
+    hold: np.recarray  # HOLD (rows,)
+    taken: np.ndarray  # int32 (rows, max blocks, 3): entries of (blocks, step in which the last was taken, steps between)
     freed: np.ndarray  # int32
     count: np.ndarray  # int64 (4,)
     lifetimes: np.ndarray  # int64 (64,): histogram of steps from taking a block to giving it back
@@ -58,9 +62,8 @@ def make_pool(spec: Paged, capacity_slots: int, rows: int, longest_tokens: int, 
         fifo=spec.reuse == "fifo",
         watermark_blocks=math.floor(spec.watermark * (num_blocks + 1)),
         table=np.empty((rows, stride), np.int32),
-        held=np.zeros(rows, np.int64),
-        taken=np.empty((rows, stride, 2), np.int32),
-        times=np.zeros(rows, np.int64),
+        hold=np.zeros(rows, HOLD).view(np.recarray),
+        taken=np.empty((rows, stride, 3), np.int32),
         freed=np.empty(max(live, 1), np.int32),
         count=np.zeros(4, np.int64),
         lifetimes=np.zeros(64, np.int64),
@@ -94,12 +97,31 @@ def _blocks(pool, tokens):
 
 @HOT
 def _take(pool, row, need, step):
-    """Append ``need`` blocks to the row's table; they are free.
+    """Append ``need`` blocks to the row's table; they are free."""
+    count, at = pool.count, pool.hold.blocks[row]
+    if need == 1 and count[FREED] > 0 and not pool.fifo:  # what most decode steps do, without the loops
+        count[FREED] -= 1
+        pool.table[row, at] = pool.freed[count[FREED]]
+    else:
+        _take_many(pool, pool.table[row, at : at + need])
+    count[USED] += need
+    pool.hold.blocks[row] = at + need
+    if need == 1 and step == pool.hold.due[row]:
+        pool.hold.since[row] += 1
+    else:
+        _close_entry(pool, row)
+        _add_entry(pool, row, need, step, 0)
+    pool.hold.due[row] = step + pool.block_size
 
-    Loops run over slices because an index that may be negative, as far as the compiler knows, costs twice as much.
+
+@HOT
+def _take_many(pool, ids):
+    """Fill ``ids`` with the blocks that the reuse order hands out next.
+
+    Loops run over slices, and one index is unsigned, because an index that may be negative, as far as the compiler knows,
+    costs twice as much.
     """
-    count, at = pool.count, pool.held[row]
-    ids = pool.table[row, at : at + need]
+    count, need = pool.count, len(ids)
     if pool.fifo:
         fresh = min(need, pool.num_blocks - count[FRESH])
         for i in range(fresh):
@@ -112,17 +134,26 @@ def _take(pool, row, need, step):
         fresh = need - old
         newest_last = pool.freed[count[FREED] - old : count[FREED]]
         for i in range(old):
-            ids[i] = newest_last[old - 1 - i]
+            ids[i] = newest_last[np.uint64(old - 1 - i)]
         for i in range(fresh):
             ids[old + i] = count[FRESH] + i
-    if need > 0:
-        taken = pool.taken[row, pool.times[row]]
-        taken[0], taken[1] = need, step
-        pool.times[row] += 1
     count[FRESH] += fresh
     count[FREED] -= need - fresh
-    count[USED] += need
-    pool.held[row] = at + need
+
+
+@HOT
+def _add_entry(pool, row, blocks, step, between):
+    entry = pool.taken[row, pool.hold.entries[row]]
+    entry[0], entry[1], entry[2] = blocks, step, between
+    pool.hold.entries[row] += 1
+
+
+@HOT
+def _close_entry(pool, row):
+    """Write down the blocks taken since the last entry, at equal intervals."""
+    if pool.hold.since[row] > 0:
+        _add_entry(pool, row, pool.hold.since[row], pool.hold.due[row] - pool.block_size, pool.block_size)
+        pool.hold.since[row] = 0
 
 
 def reservation(pool, prompt, output, limit, known):
@@ -145,7 +176,7 @@ def admit(pool, row, asked, tokens, step):
 
 
 def extend(pool, row, stored, tokens, step):
-    need = _blocks(pool, tokens) - pool.held[row]
+    need = _blocks(pool, tokens) - pool.hold.blocks[row]
     if need > pool.num_blocks - pool.count[USED]:
         return -1
     if need > 0:
@@ -154,9 +185,10 @@ def extend(pool, row, stored, tokens, step):
 
 
 def release(pool, row, step):
-    held, count = pool.held[row], pool.count
+    held, count = pool.hold.blocks[row], pool.count
     ids = pool.table[row, :held]
-    _measure(pool, ids, pool.taken[row, : pool.times[row]], step)
+    _close_entry(pool, row)
+    _measure(pool, ids, pool.taken[row, : pool.hold.entries[row]], step)
     if pool.fifo:
         end = count[HEAD] + count[FREED]
         for i in range(held):
@@ -167,38 +199,45 @@ def release(pool, row, step):
             top[i] = ids[i]
     count[FREED] += held
     count[USED] -= held
-    pool.held[row] = pool.times[row] = 0
+    pool.hold.blocks[row] = pool.hold.entries[row] = pool.hold.due[row] = 0
 
 
 @HOT
 def _measure(pool, ids, taken, step):
     """Add a table that is given back to the histograms."""
-    run, single = 1, 0  # most runs have one block: these are counted in a register
-    for i in range(1, len(ids)):
-        if ids[i] == ids[i - 1] + 1:
+    run, single = 0, 0  # most runs have one block: these are counted in a register
+    expected = -1
+    for i in range(len(ids)):
+        if ids[i] == expected:
             run += 1
         elif run == 1:
             single += 1
         else:
             pool.runs[run] += 1
             run = 1
-    if len(ids) > 0:
-        pool.runs[run] += 1
-        pool.runs[1] += single
-    for i in range(len(taken)):
-        pool.lifetimes[bin_of(step - taken[i, 1])] += taken[i, 0]
+        expected = ids[i] + 1
+    pool.runs[run] += 1
+    pool.runs[1] += single
+    pool.runs[0] = 0  # the run before the first
+    for k in range(len(taken)):
+        blocks, last, between = taken[k, 0], taken[k, 1], taken[k, 2]
+        if between == 0:
+            pool.lifetimes[bin_of(step - last)] += blocks
+        else:
+            for i in range(blocks):
+                pool.lifetimes[bin_of(step - last + i * between)] += 1
 
 
 def asked_slots(pool, row):
-    return pool.held[row] * pool.block_size
+    return pool.hold.blocks[row] * pool.block_size
 
 
 def allocated_slots(pool, row):
-    return pool.held[row] * pool.block_size
+    return pool.hold.blocks[row] * pool.block_size
 
 
 def units(pool, row):
-    return pool.held[row]
+    return pool.hold.blocks[row]
 
 
 def free_slots(pool):

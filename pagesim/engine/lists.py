@@ -74,3 +74,20 @@ def wheel_drop(wheel, row):
 def wheel_first(wheel, step):
     """First row of the bucket of ``step``, or -1."""
     return wheel.bucket.head[step & (len(wheel.bucket) - 1)]
+
+
+@HOT
+def wheel_take(wheel, step):
+    """Take the first row out of the bucket of ``step``; -1 if there is none."""
+    buckets, links = wheel.bucket, wheel.link
+    at = step & (len(buckets) - 1)
+    row = buckets.head[at]
+    if row >= 0:
+        after = links.next[row]
+        buckets.head[at] = after
+        if after < 0:
+            buckets.tail[at] = -1
+        else:
+            links.prev[after] = -1
+        links.due[row] = -1
+    return row

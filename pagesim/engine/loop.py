@@ -23,7 +23,7 @@ from pagesim.allocators.contract import (
 )
 from pagesim.allocators.pool import bin_of
 from pagesim.core.jit import COLD, HOT
-from pagesim.engine.lists import wheel_add, wheel_drop, wheel_first
+from pagesim.engine.lists import wheel_add, wheel_drop, wheel_first, wheel_take
 from pagesim.engine.record import BUSY, QUEUED, RUN, SATURATED, add_line, integrate
 from pagesim.engine.state import *  # noqa: F403  (the names of the scalars)
 
@@ -186,13 +186,12 @@ def _serve_running(state, allocator):
     n, rows, budget = state.n, state.rows, state.rules.max_num_batched_tokens
     if n[DECODERS] > budget:
         _put_off_beyond(state, budget)
-    row = wheel_first(state.growth, n[STEP])
+    row = wheel_take(state.growth, n[STEP])
     while row >= 0:
-        wheel_drop(state.growth, row)
         stored = n[STEP] - 1 - rows.shift[row]
         if _make_room(state, allocator, row, stored, stored + 1):
             _await_growth(state, allocator, row)
-        row = wheel_first(state.growth, n[STEP])
+        row = wheel_take(state.growth, n[STEP])
     served = min(n[DECODERS], budget)
     n[STEP_DECODE] = n[STEP_SAMPLED] = n[STEP_SEQUENCES] = served
     n[TOKEN_STATES] += served

@@ -155,7 +155,7 @@ class Run:
         lengths = self.stored_tokens(rows)
         if isinstance(self._allocator, pool.Pool):
             block_size, num_blocks = self._allocator.block_size, self._allocator.num_blocks
-            ids = [self._allocator.table[row, : self._allocator.held[row]] for row in rows]
+            ids = [self._allocator.table[row, : self._allocator.hold.blocks[row]] for row in rows]
         else:
             block_size, num_blocks = 1, self.capacity_slots
             ids = [np.arange(start, start + length) for start, length in zip(self._allocator.start[rows], lengths)]
@@ -183,7 +183,7 @@ class Run:
     def holdings(self) -> Holdings:
         """What each row holds at this instant; copies, but for ``table``, which the run goes on changing."""
         rows, paged = self._state.rows, isinstance(self._allocator, pool.Pool)
-        units = self._allocator.held if paged else self._allocator.allocated
+        units = self._allocator.hold.blocks if paged else self._allocator.allocated
         return Holdings(
             rows.serial.copy(),
             rows.request.copy(),
@@ -198,7 +198,7 @@ class Run:
         rows = self.running()
         for row, request in zip(rows, self._state.rows.request[rows]):
             if isinstance(self._allocator, pool.Pool):
-                owners[self._allocator.table[row, : self._allocator.held[row]]] = request
+                owners[self._allocator.table[row, : self._allocator.hold.blocks[row]]] = request
             else:
                 start = self._allocator.start[row]
                 owners[start : start + self._allocator.allocated[row]] = request

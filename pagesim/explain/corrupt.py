@@ -30,7 +30,7 @@ class Batch:
         pool = make_pool(Paged(_BLOCK), _NUM_BLOCKS * _BLOCK, len(NAMES), int(_LENGTHS.max()), _NUM_BLOCKS)
         for row, length in enumerate(_LENGTHS):
             admit(pool, row, length, length, step=0)
-        rows = [pool.table[row, :pool.held[row]] for row in range(len(NAMES))]
+        rows = [pool.table[row, :pool.hold.blocks[row]] for row in range(len(NAMES))]
         self.tables = from_rows(rows, _LENGTHS, _BLOCK, _NUM_BLOCKS)
         generator = torch.Generator().manual_seed(0)
         k, v = torch.randn((2, int(_LENGTHS.sum()), _KV_HEADS, _HEAD_DIM), generator=generator)

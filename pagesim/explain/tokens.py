@@ -30,9 +30,9 @@ def tokens(num_tokens: int = 50, block_size: int = 16) -> Lesson:
     admit(pool, _OTHERS, prompt, prompt, step=0)
     steps = [f"  {f'prompt of {prompt} tokens':24} table {_table(pool)}"]
     for stored in range(prompt, num_tokens):
-        held = pool.held[_OTHERS]
+        held = pool.hold.blocks[_OTHERS]
         extend(pool, _OTHERS, stored, stored + 1, step=1 + stored - prompt)
-        why = "the last block was full" if pool.held[_OTHERS] > held else "fits into the last block"
+        why = "the last block was full" if pool.hold.blocks[_OTHERS] > held else "fits into the last block"
         steps.append(f"  {f'token {stored}':24} table {_table(pool)}  {why}")
     tables = from_rows([_table(pool)], [num_tokens], block_size, pool.num_blocks)
     num_blocks = ceil_div(num_tokens, block_size)
@@ -68,7 +68,7 @@ def _used_pool(num_tokens: int, block_size: int) -> Pool:
 
 
 def _table(pool: Pool) -> list[int]:
-    return pool.table[_OTHERS, :pool.held[_OTHERS]].tolist()
+    return pool.table[_OTHERS, :pool.hold.blocks[_OTHERS]].tolist()
 
 
 def _mapping(tables: BlockTables, num_tokens: int) -> list[str]:
