@@ -55,7 +55,8 @@ def bench_kernel(
     repeat: Annotated[int, typer.Option(min=1, help="Graph replays whose median is taken.")] = 15,
     seed: Annotated[int, typer.Option(help="Of contents and tables.")] = 0,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help=(
-        "Write rows.jsonl, rows.csv, bench.json and bench.png here."))] = None,
+        "Write rows.jsonl, rows.csv, bench.png and bench.json here; a config's durations: {kind: measured, path: "
+        "bench.json} reads the last."))] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Keep rows that an earlier run into DIR measured.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cases and stop.")] = False,
     format: Annotated[Format, typer.Option(help="What is written to stdout.")] = Format.table,

@@ -33,8 +33,8 @@ def assignment(text: str) -> Override:
 def overridden(document: Document, overrides: Iterable[Override]) -> Document:
     """The document with each override put in its place.
 
-    A key that is set here is not swept any more.  A trace or a config.json that is named here is relative to the
-    current directory, as a shell's user expects.
+    A key that is set here is not swept any more.  A trace, a config.json or a bench.json that is
+    named here by its own key is relative to the current directory, as a shell's user expects.
 
     Raises:
         ConfigError: a value that is not YAML, or a key that cannot be reached.
@@ -53,7 +53,7 @@ def overridden(document: Document, overrides: Iterable[Override]) -> Document:
 
 
 def _is_path(path: Path, value: str) -> bool:
-    return path == ("trace", "path") or path == ("model",) and value.endswith(".json")
+    return path in (("trace", "path"), ("durations", "path")) or path == ("model",) and value.endswith(".json")
 
 
 def _without_sweep_of(key: str, document: Document) -> Document:

@@ -4,6 +4,7 @@ from os.path import abspath, join, normpath
 
 from pagesim import catalog
 from pagesim.config.case import Case, TraceOptions
+from pagesim.config.measured import measured
 from pagesim.config.schema import Config, Gamma, KvBytes, Measured, Memory, RooflineKeys, SchedulingKeys
 from pagesim.config.sizing import GPU_MEMORY_UTILIZATION, Findings, Sized
 from pagesim.engine.rules import Durations, Linear, Roofline, Scheduling
@@ -28,13 +29,13 @@ def case(config: Config, number: int, name: str, directory: str) -> tuple[Case |
         with findings.at("scheduling"):
             scheduling = _scheduling(config, sized)
         with findings.at("durations"):
-            durations = _durations(config, sized)
+            durations = _durations(config, sized, directory)
     with findings.at("trace"):
         trace = _trace(config, directory)
     if findings:
         return None, findings
     gpu = _roofline_gpu(config, sized)
-    resolved = _resolved(config, sized, scheduling, number, directory)
+    resolved = _resolved(config, sized, scheduling, durations, number, directory)
     return Case(name, resolved, trace, allocator, capacity, sized.max_model_len, scheduling, durations,
                 None if sized.model is None else sized.model.name, None if gpu is None else gpu.name), findings
 
@@ -86,10 +87,10 @@ def _roofline_gpu(config: Config, sized: Sized) -> catalog.Gpu | None:
     return catalog.gpu(named) if named else sized.gpu
 
 
-def _durations(config: Config, sized: Sized) -> Durations:
+def _durations(config: Config, sized: Sized, directory: str) -> Durations:
     keys = config.durations
     if isinstance(keys, Measured):
-        raise InputError("kind measured is not built yet; use roofline, linear or fixed")
+        return measured(keys, sized, _roofline_gpu(config, sized), join(directory, keys.path))
     if keys is None and not _roofline_is_known(config, sized):
         return Linear(STEP_S)
     if keys is not None and not isinstance(keys, RooflineKeys):
@@ -104,7 +105,8 @@ def _durations(config: Config, sized: Sized) -> Durations:
                     0.0 if keys is None else keys.overhead_s)
 
 
-def _resolved(config: Config, sized: Sized, scheduling: Scheduling, number: int, directory: str) -> dict:
+def _resolved(config: Config, sized: Sized, scheduling: Scheduling, durations: Durations, number: int,
+              directory: str) -> dict:
     """The config of this case alone, with every key that has an effect; reading it again gives the same case."""
     memory, rules = config.memory.model_dump(exclude_none=True), config.scheduling.model_dump(exclude_none=True)
     if config.memory.gpu is not None:
@@ -121,12 +123,14 @@ def _resolved(config: Config, sized: Sized, scheduling: Scheduling, number: int,
         "memory": {key: memory[key] for key in Memory.model_fields if key in memory},
         "max_model_len": sized.max_model_len,
         "scheduling": {key: rules[key] for key in SchedulingKeys.model_fields if key in rules},
-        "durations": _resolved_durations(config, sized),
+        "durations": _resolved_durations(config, sized, durations),
         "allocators": [config.allocators[number].model_dump()],
         "seed": config.seed}
 
 
-def _resolved_durations(config: Config, sized: Sized) -> dict:
+def _resolved_durations(config: Config, sized: Sized, durations: Durations) -> dict:
+    if isinstance(config.durations, Measured):  # by its numbers, so that the case runs again without the file
+        return {"kind": "linear"} | vars(durations)
     if config.durations is not None:
         return config.durations.model_dump(exclude_none=True)
     if _roofline_is_known(config, sized):

@@ -36,6 +36,7 @@ WeightSpelling = Literal[(*WEIGHT_DTYPES, "float16", "half", "bfloat16", "float3
 WeightDtype = Annotated[WeightSpelling, AfterValidator(dtype_name)]
 Share = Annotated[Real, Field(gt=0, le=1)]
 Positive = Annotated[Real, Field(gt=0)]
+NotNegative = Annotated[Real, Field(ge=0)]
 AtLeast1 = Annotated[Count, Field(ge=1)]
 
 
@@ -90,7 +91,7 @@ class Trace(Keys):
     """A row without prompt or output is an error, not dropped and counted."""
     until_s: Positive | None = None
     """The run ends here, finished or not."""
-    warmup_s: Annotated[Real, Field(ge=0)] = 0.0
+    warmup_s: NotNegative = 0.0
     """Figures count from here on."""
 
     @model_validator(mode="after")
@@ -204,15 +205,24 @@ class LinearKeys(Keys):
 
 class RooflineKeys(Keys):
     kind: Literal["roofline"]
-    overhead_s: Annotated[Real, Field(ge=0)] = 0.0
+    overhead_s: NotNegative = 0.0
     gpu: GpuName | None = None
     """Where memory does not name it."""
 
 
 class Measured(Keys):
+    """Linear, with the model's attention as bench-kernel timed it; what is not given of the rest is the roofline's."""
+
     kind: Literal["measured"]
     path: str
-    """Output of bench-kernel."""
+    """The bench.json that bench-kernel -o DIR writes, relative to this config."""
+    step_s: NotNegative | None = None
+    """Seconds of a step without attention; the time to read the weights once."""
+    prefill_token_s: NotNegative | None = None
+    """Seconds of a prefill token without attention; 2 × params over 0.6 × the GPU's peak."""
+    sequence_s: NotNegative = 0.0
+    gpu: GpuName | None = None
+    """Where memory does not name it."""
 
 
 class ContiguousKeys(Keys):

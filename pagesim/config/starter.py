@@ -28,6 +28,7 @@ max_model_len: 8192          # the model's own maximum, if left out
 
 # durations: {kind: roofline}   # of the model on the GPU; or {kind: fixed, step_s: 0.03}
                                 # · {kind: linear, step_s: 0.01, prefill_token_s: 0, sequence_s: 0, context_token_s: 0}
+                                # · {kind: measured, path: bench.json}, what bench-kernel -o DIR wrote for this model
 
 allocators:
   # reserve: max_model_len, pow2, exact, max_tokens, grow; placement: first_fit, next_fit, best_fit, worst_fit, buddy

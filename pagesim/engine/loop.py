@@ -182,52 +182,21 @@ def _limit(requests, request):
 
 @HOT
 def _serve_running(state, allocator):
-    """Give the running list its tokens; returns the budget left."""
-    n, rows, budget = state.n, state.rows, state.rules.max_num_batched_tokens
-    if n[DECODERS] > budget:
-        _put_off_beyond(state, budget)
+    """Give the running list its tokens; returns the budget left.
+
+    The budget reaches all decoders, because each took at least one token of it when it was admitted beside the others.
+    """
+    n, rows = state.n, state.rows
     row = wheel_take(state.growth, n[STEP])
     while row >= 0:
         stored = n[STEP] - 1 - rows.shift[row]
         if _make_room(state, allocator, row, stored, stored + 1):
             _await_growth(state, allocator, row)
         row = wheel_take(state.growth, n[STEP])
-    served = min(n[DECODERS], budget)
-    n[STEP_DECODE] = n[STEP_SAMPLED] = n[STEP_SEQUENCES] = served
-    n[TOKEN_STATES] += served
-    if n[DECODERS] > served:
-        n[STEP_UNSERVED] += _stored_by_put_off(state)
-    if n[FIRST_PARTIAL] < 0:
-        return budget - served
-    return _continue_prefill(state, allocator, budget - served)
-
-
-@COLD
-def _put_off_beyond(state, budget):
-    """Decoders that the budget does not reach keep their memory and compute nothing: their dates move by one step."""
-    n, rows = state.n, state.rows
-    row = n[FIRST]
-    for position in range(n[DECODERS]):
-        if position >= budget:
-            rows.shift[row] += 1
-            rows.late[row] = n[STEP]
-            for wheel in (state.growth, state.ending):
-                due = wheel.link.due[row]
-                if due >= 0:
-                    wheel_drop(wheel, row)
-                    wheel_add(wheel, row, due + 1, rows.serial)
-        row = rows.next[row]
-
-
-@COLD
-def _stored_by_put_off(state):
-    n, rows = state.n, state.rows
-    total, row = 0, n[FIRST]
-    for _ in range(n[DECODERS]):
-        if rows.late[row] == n[STEP]:
-            total += n[STEP] - rows.shift[row]
-        row = rows.next[row]
-    return total
+    n[STEP_DECODE] = n[STEP_SAMPLED] = n[STEP_SEQUENCES] = n[DECODERS]
+    n[TOKEN_STATES] += n[DECODERS]
+    left = state.rules.max_num_batched_tokens - n[DECODERS]
+    return left if n[FIRST_PARTIAL] < 0 else _continue_prefill(state, allocator, left)
 
 
 @HOT
@@ -262,7 +231,7 @@ def _preempt(state, allocator, row):
         if n[FIRST_PARTIAL] == row:
             n[FIRST_PARTIAL] = -1
     else:
-        stored = n[STEP] - rows.shift[row] - (0 if rows.late[row] == n[STEP] else 1)
+        stored = n[STEP] - 1 - rows.shift[row]
         known = stored + 1
         n[DECODERS] -= 1
     moved = units(allocator, row)
@@ -310,9 +279,6 @@ def _continue_prefill(state, allocator, left):
             n[FIRST_PARTIAL] = following
             _start_decoding(state, allocator, row)
         row = following
-    while row >= 0:
-        n[STEP_UNSERVED] += rows.stored[row]
-        row = rows.next[row]
     return left
 
 
@@ -420,7 +386,6 @@ def _enter(state, allocator, request, known, stored, kept, chunk):
     final = int(state.requests.prompt[request]) + int(state.requests.output[request]) - 1
     rows.request[row], rows.known[row], rows.stored[row], rows.final[row] = request, known, stored, final
     rows.serial[row] = n[SERIAL]
-    rows.late[row] = -1
     n[SERIAL] += 1
     rows.prev[row], rows.next[row] = n[LAST], -1
     if n[LAST] < 0:
@@ -482,7 +447,7 @@ def _duration(state):
     """Seconds of the step: ``rules.Linear`` or ``rules.Roofline``, and the time to move swapped memory."""
     n, rules, d = state.n, state.rules, state.rules.duration
     prefill, tokens = n[STEP_PREFILL], n[STEP_PREFILL] + n[STEP_DECODE]
-    context = n[TOKEN_STATES] - n[STEP_UNSERVED]
+    context = n[TOKEN_STATES]  # a sequence that the budget did not reach stores nothing yet
     if rules.roofline:
         memory = (d[0] + d[1] * (context + tokens)) / (0.8 * d[4])
         compute = (d[2] * tokens + d[3] * context) / (0.6 * d[5])

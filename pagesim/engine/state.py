@@ -56,7 +56,6 @@ from pagesim.trace import Trace
     STEP_ENDING,
     STEP_SAMPLED,
     STEP_SEQUENCES,
-    STEP_UNSERVED,
     STEP_MOVED,
     STEP_PREFILLED,
     WAIT_CAUSE,
@@ -79,7 +78,7 @@ from pagesim.trace import Trace
     PEAK_WAITING,
     PEAK_STEP,
     NUM_N,
-) = range(59)
+) = range(58)
 
 NUM_COUNTS, NUM_PEAKS, NUM_MEANS = 5, 4, 10  # of a timeline row
 
@@ -155,9 +154,8 @@ OUTCOME = np.dtype(
 
 # A running sequence.  One that decodes stores ``step - shift`` tokens after being scheduled in ``step``, so that its
 # state needs no update from step to step; one that is still being prefilled keeps ``stored`` of its ``known`` tokens.
-# ``serial`` grows with each admission: the running order.  ``late`` is the last step in which the budget did not reach
-# it.  ``unused`` is a stack of free rows, ``prefilled`` the requests whose first prefill ends in this step; both have
-# nothing to do with the row they stand in.
+# ``serial`` grows with each admission: the running order.  ``unused`` is a stack of free rows, ``prefilled`` the requests
+# whose first prefill ends in this step; both have nothing to do with the row they stand in.
 ROW = np.dtype(
     [
         (name, np.int64)
@@ -168,8 +166,7 @@ ROW = np.dtype(
             "stored",
             "final",
             "serial",
-            "late",
-            "next",
+                "next",
             "prev",
             "unused",
             "prefilled",

@@ -67,7 +67,10 @@ ONE_MISTAKE = {
         "4:19: kind roofline needs a model of the catalogue or a config.json; or use linear or fixed"
     ),
     "durations: {kind: roofline, gpu: h20}": "4:34: unknown GPU 'h20'; did you mean 'h200'?",
-    "durations: {kind: measured, path: x}": "4:19: kind measured is not built yet; use roofline, linear or fixed",
+    "durations: {kind: measured, path: x}": (
+        "4:19: kind measured needs a model of the catalogue or a config.json, for its layers and heads; or use linear "
+        "or fixed"
+    ),
     "allocators: []": "4:13: allocators must have at least one entry",
     "allocators: {}": "4:13: allocators must be a list, got {}",
     "allocators: [{block_size: 16}]": "4:14: allocators.0 needs a kind, one of contiguous, paged",

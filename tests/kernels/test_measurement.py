@@ -5,7 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from pagesim.kernels.measurement import Row, advice, as_csv, as_json, fit_linear, over_contiguous, read_rows, write_row
+from pagesim.kernels.measurement import (
+    Row,
+    advice,
+    as_csv,
+    as_json,
+    fit_linear,
+    fits_by_shape,
+    over_contiguous,
+    read_rows,
+    write_row,
+)
 
 PLAIN = Row("W1/ours/shuffled/b16/NHD/bf16", "W1", "ours", "shuffled", 16, "NHD", "bf16", 64, 1000, 1, 32, 8, 128, 10**9, 2,
             250.0, 249.0, 251.0, 300.0, 4000.0, 240.0, 0.96, 1.0, 4200.0, 2e-3, 3e-3, True, {"gpu": "G", "driver": "1"})
@@ -41,6 +51,16 @@ def test_the_linear_fit_finds_the_line_that_rows_lie_on():
     fit = fit_linear([*rows, row("same", graph_us=1.0, context_tokens=7)])
     assert fit == {"step_s": pytest.approx(5e-6), "context_token_s": pytest.approx(1e-9)}
     assert fit_linear(rows[:1]) is None
+
+
+def test_each_shape_has_its_own_line_and_one_without_two_contexts_has_none():
+    rows = [replace(row(graph_us=us, context_tokens=context), num_kv_heads=kv_heads, dtype=dtype)
+            for kv_heads, dtype, context, us in ((8, "bf16", 1000, 6.0), (8, "bf16", 5000, 10.0), (32, "bf16", 1000, 9.0),
+                                                 (32, "bf16", 5000, 25.0), (8, "fp16", 1000, 6.0))]
+    shape = {"num_q_heads": 32, "head_dim": 128, "dtype": "bf16", "step_s": pytest.approx(5e-6)}
+    assert fits_by_shape(rows) == [shape | {"num_kv_heads": 8, "context_token_s": pytest.approx(1e-9)},
+                                   shape | {"num_kv_heads": 32, "context_token_s": pytest.approx(4e-9)}]
+    assert json.loads(as_json(rows))["linear_one_layer"] == fits_by_shape(rows)
 
 
 def test_rows_come_back_from_their_file_and_a_line_cut_off_is_dropped(tmp_path):
