@@ -17,8 +17,8 @@ from pagesim.core.units import ceil_div
 FRESH, HEAD, FREED, USED = range(4)
 
 
-# What a row holds: its blocks; entries in ``taken``; and the blocks taken since the last entry, one every ``block_size``
-# steps as a decode step takes them, the next of them in step ``due``.
+# What a row holds: its blocks; entries in ``taken``; and the blocks taken since the last entry, one every
+# ``block_size`` steps as a decode step takes them, the next of them in step ``due``.
 HOLD = np.dtype([(name, np.int64) for name in ("blocks", "entries", "since", "due")], align=True)
 
 
@@ -35,7 +35,7 @@ class Pool(NamedTuple):
     watermark_blocks: int
     table: np.ndarray  # int32 (rows, max blocks): logical → physical block
     hold: np.recarray  # HOLD (rows,)
-    taken: np.ndarray  # int32 (rows, max blocks, 3): entries of (blocks, step in which the last was taken, steps between)
+    taken: np.ndarray  # int32 (rows, max blocks, 3): entries of (blocks, step that took the last, steps between)
     freed: np.ndarray  # int32
     count: np.ndarray  # int64 (4,)
     lifetimes: np.ndarray  # int64 (64,): histogram of steps from taking a block to giving it back
@@ -118,8 +118,8 @@ def _take(pool, row, need, step):
 def _take_many(pool, ids):
     """Fill ``ids`` with the blocks that the reuse order hands out next.
 
-    Loops run over slices, and one index is unsigned, because an index that may be negative, as far as the compiler knows,
-    costs twice as much.
+    Loops run over slices, and one index is unsigned, because an index that may be negative, as far as the compiler
+    knows, costs twice as much.
     """
     count, need = pool.count, len(ids)
     if pool.fifo:

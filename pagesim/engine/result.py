@@ -29,7 +29,9 @@ class Column(IntEnum):
     UNUSABLE = 12  # share of the free slots that requests of size q cannot use
     BLOCKED_TIME = 13  # seconds with stranded > 0
     EXTFRAG_TIME = 14  # seconds in which the head cannot be placed, for want of a hole
-    EXTFRAG = 15  # Linux's extfrag_index over those: toward 1000 for fragmentation, toward 0 and below for lack of memory
+    EXTFRAG = (
+        15  # Linux's extfrag_index over those: toward 1000 for fragmentation, toward 0 and below for lack of memory
+    )
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,7 @@ class Histograms:
     hole_slots_s: np.ndarray | None
     waste_slots: np.ndarray  # allocated and never filled, one entry a completed sequence
     block_lifetime_steps: np.ndarray | None  # steps from taking a block to giving it back, paged only
-    table_run_blocks: (
-        np.ndarray | None
-    )  # runs of ids, each the last plus one, in released tables; paged only
+    table_run_blocks: np.ndarray | None  # runs of ids, each the last plus one, in released tables; paged only
 
 
 @dataclass(frozen=True)

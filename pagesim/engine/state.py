@@ -115,7 +115,8 @@ RULES = np.dtype(
 )
 
 # What adds up over the run: the columns over each window, the columns at this step, waiting by its cause, waste of
-# ended sequences; and the timeline: start, duration and means of ``values[1:1 + NUM_MEANS]``; first step, maxima, counts.
+# ended sequences; and the timeline: start, duration and means of ``values[1:1 + NUM_MEANS]``; first step, maxima,
+# counts.
 SUMS = np.dtype(
     [
         ("integrals", np.float64, (len(WINDOWS), len(Column))),
@@ -154,8 +155,8 @@ OUTCOME = np.dtype(
 
 # A running sequence.  One that decodes stores ``step - shift`` tokens after being scheduled in ``step``, so that its
 # state needs no update from step to step; one that is still being prefilled keeps ``stored`` of its ``known`` tokens.
-# ``serial`` grows with each admission: the running order.  ``unused`` is a stack of free rows, ``prefilled`` the requests
-# whose first prefill ends in this step; both have nothing to do with the row they stand in.
+# ``serial`` grows with each admission: the running order.  ``unused`` is a stack of free rows, ``prefilled`` the
+# requests whose first prefill ends in this step; both have nothing to do with the row they stand in.
 ROW = np.dtype(
     [
         (name, np.int64)
@@ -166,7 +167,7 @@ ROW = np.dtype(
             "stored",
             "final",
             "serial",
-                "next",
+            "next",
             "prev",
             "unused",
             "prefilled",
@@ -175,8 +176,8 @@ ROW = np.dtype(
     align=True,
 )
 
-# A preempted sequence; the last victim is the queue's head.  ``stored`` tokens and ``units`` (blocks or slots) of it lie
-# on the host.
+# A preempted sequence; the last victim is the queue's head.  ``stored`` tokens and ``units`` (blocks or slots) of it
+# lie on the host.
 VICTIM = np.dtype([(name, np.int64) for name in ("request", "known", "stored", "units")], align=True)
 
 
