@@ -91,3 +91,17 @@ def wheel_take(wheel, step):
             links.prev[after] = -1
         links.due[row] = -1
     return row
+
+
+@HOT
+def wheel_move(wheel, step, later, order):
+    """Move all rows of a bucket to a later one, which nearly always is empty."""
+    buckets, mask = wheel.bucket, len(wheel.bucket) - 1
+    if buckets.head[later & mask] < 0:
+        buckets.head[later & mask], buckets.tail[later & mask] = buckets.head[step & mask], buckets.tail[step & mask]
+        buckets.head[step & mask] = buckets.tail[step & mask] = -1
+    else:
+        row = wheel_take(wheel, step)
+        while row >= 0:
+            wheel_add(wheel, row, later, order)
+            row = wheel_take(wheel, step)

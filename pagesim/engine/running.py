@@ -2,7 +2,7 @@
 
 from pagesim.allocators.contract import allocated_slots, asked_slots, extend, release, units
 from pagesim.core.jit import COLD, HOT
-from pagesim.engine.lists import wheel_add, wheel_drop, wheel_take
+from pagesim.engine.lists import wheel_add, wheel_drop, wheel_first, wheel_move
 from pagesim.engine.state import (
     ALLOCATED,
     ASKED,
@@ -39,17 +39,35 @@ def serve_running(state, allocator):
 
     The budget reaches all decoders, because each took at least one token of it when it was admitted beside the others.
     """
-    n, rows = state.n, state.rows
-    row = wheel_take(state.growth, n[STEP])
-    while row >= 0:
-        stored = n[STEP] - 1 - rows.shift[row]
-        if _make_room(state, allocator, row, stored, stored + 1):
-            _await_growth(state, allocator, row)
-        row = wheel_take(state.growth, n[STEP])
+    n = state.n
+    _grow(state, allocator)
     n[STEP_DECODE] = n[STEP_SAMPLED] = n[STEP_SEQUENCES] = n[DECODERS]
     n[TOKEN_STATES] += n[DECODERS]
     left = state.rules.max_num_batched_tokens - n[DECODERS]
     return left if n[FIRST_PARTIAL] < 0 else _continue_prefill(state, allocator, left)
+
+
+@HOT
+def _grow(state, allocator):
+    """Decoders that have no slot for their token get memory, in running order.
+
+    Most of them need more again one block later; they stay together as they are and move to that bucket at once.
+    """
+    n, rows, links = state.n, state.rows, state.growth.link
+    again = n[STEP] + state.rules.unit_slots
+    row = wheel_first(state.growth, n[STEP])
+    while row >= 0:
+        stored = n[STEP] - 1 - rows.shift[row]
+        if not _make_room(state, allocator, row, stored, stored + 1):
+            break  # it was the last of the running list
+        following, asked = links.next[row], asked_slots(allocator, row)
+        if asked < rows.final[row] and rows.shift[row] + asked + 1 == again:
+            links.due[row] = again
+        else:
+            wheel_drop(state.growth, row)
+            _await_growth(state, allocator, row)
+        row = following
+    wheel_move(state.growth, n[STEP], again, rows.serial)
 
 
 @HOT
