@@ -21,6 +21,7 @@ def pagesim(monkeypatch, capsys):
 
     def run(*arguments: object) -> Ended:
         monkeypatch.setattr(sys, "argv", ["pagesim", *map(str, arguments)])
+        monkeypatch.setenv("NUMBA_DISABLE_JIT", "0")  # a lesson sets it for its process, which here is that of other tests
         with pytest.raises(SystemExit) as end:
             main()
         out, err = capsys.readouterr()

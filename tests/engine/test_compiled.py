@@ -33,7 +33,9 @@ def blocks_after_one_step(folder, **environment):
         cwd=folder,
         capture_output=True,
         text=True,
-        env=os.environ | {"PYTHONPATH": str(folder), "PAGESIM_CACHE_DIR": str(folder / "cache")} | environment,
+        env=os.environ
+        | {"PYTHONPATH": str(folder), "PAGESIM_CACHE_DIR": str(folder / "cache"), "NUMBA_DISABLE_JIT": "0"}
+        | environment,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
