@@ -38,9 +38,9 @@ def schema() -> None:
     """Write the JSON Schema of an experiment, for editors."""
     import json
 
-    from pagesim.config.schema import Config
+    from pagesim.config.schema import json_schema
 
-    print(json.dumps(Config.model_json_schema(), indent=2))
+    print(json.dumps(json_schema(), indent=2))
 
 
 @app.command()

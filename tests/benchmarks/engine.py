@@ -53,10 +53,10 @@ def azure_conv_like(num_requests: int) -> Trace:
 
 
 def measure(spec: Contiguous | Paged, num_requests: int) -> dict:
-    """CPU seconds and peak memory of a simulation on an H200's KV memory for Llama-3.1-8B, all arriving at once."""
+    """CPU seconds and peak memory of a simulation on an A100-80GB's KV memory for Llama-3.1-8B, all arriving at once."""
 
     def run(trace: Trace):
-        return simulate(trace, spec, 890_000, 8192, Scheduling(1024, 8192), Linear(0.03))
+        return simulate(trace, spec, 450_000, 8192, Scheduling(1024, 8192), Linear(0.03))
 
     run(azure_conv_like(1))
     trace = azure_conv_like(num_requests)

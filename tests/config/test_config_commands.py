@@ -82,6 +82,8 @@ def test_schema_is_a_json_schema_that_forbids_unknown_keys(pagesim):
     }
     assert schema["additionalProperties"] is False
     assert all(part["additionalProperties"] is False for part in schema["$defs"].values())
+    assert schema["$defs"]["Poisson"]["properties"]["rate"]["description"] == "Mean requests per second."
+    assert schema["properties"]["model"]["description"].startswith("Name in the catalogue")
 
 
 def test_init_writes_a_config_and_never_over_another(pagesim, tmp_path):
