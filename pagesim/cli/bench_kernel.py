@@ -123,14 +123,23 @@ def _tables(source: Path, when: str, overrides: tuple[str, ...], *, quiet: bool)
         if overrides:
             raise InputError(f"{source} is a snapshot; --set needs a config")
         tables = load(source)
-        return [(str(tables.origin.get("case", source.stem)).replace(" ", "-").replace("/", "-"), tables)]
+        return [(_named(tables, source.stem), tables)]
     from pagesim.cli.first_use import compile_first
     from pagesim.config import load as load_config
     from pagesim.experiment.snapshots import moment, snapshot
 
     cases = load_config(source, overrides).cases
     compile_first([case.allocator for case in cases], quiet=quiet)
-    return [(case.name.replace(" ", "-").replace("/", "-"), snapshot(case, moment(when))) for case in cases]
+    made = [snapshot(case, moment(when)) for case in cases]
+    return [(_named(tables, source.stem), tables) for tables in made]
+
+
+def _named(tables: "BlockTables", otherwise: str) -> str:
+    """The case that tables come from, and their step: two moments of a case are two batches."""
+    name = str(tables.origin.get("case", otherwise))
+    if "step" in tables.origin:
+        name += f" step {tables.origin['step']}"
+    return name.replace(" ", "-").replace("/", "-")
 
 
 def _simulated(name: str, tables: "BlockTables", heads: str | None, head_dim: int | None) -> "Workload":

@@ -15,6 +15,14 @@ def snapshot(tmp_path):
     return path
 
 
+def test_two_moments_of_a_case_are_two_batches(pagesim, tmp_path):
+    paths = [tmp_path / f"{step}.npz" for step in (3, 8)]
+    for step, path in zip((3, 8), paths):
+        from_rows([[5, 1], [3]], [8, 2], 4, 9, origin={"case": "paged 4", "step": step}).save(path)
+    ended = pagesim("bench-kernel", *paths, "--tables", "simulated", "--dry-run")
+    assert [line.partition("/")[0] for line in ended.out.splitlines()] == ["paged-4-step-3", "paged-4-step-8"]
+
+
 def test_a_dry_run_lists_workloads_by_tables_block_sizes_and_kernels(pagesim):
     ended = pagesim("bench-kernel", "--workload", "W1", "--block-size", 16, "--block-size", 1, "--tables", "shuffled",
                     "--kernel", "ours", "--kernel", "general", "--dry-run")
