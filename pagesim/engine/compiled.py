@@ -63,7 +63,11 @@ def uncompiled(specs: Iterable[Contiguous | Paged]) -> list[type]:
 
 def compile_loops(kinds: Iterable[type]) -> None:
     """Fill the cache for these kinds of allocators, each in a process of its own at the same time."""
-    children = [subprocess.Popen([sys.executable, "-m", "pagesim.engine.precompile", kind.__name__]) for kind in kinds]
+    # This very package: numba's cache knows sources by their path, and the current directory may hold another copy.
+    package = str(Path(__file__).parents[2])
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-P", "-m", "pagesim.engine.precompile"]
+    children = [subprocess.Popen([*command, kind.__name__], env=environment) for kind in kinds]
     try:
         for child in children:
             child.wait()

@@ -64,3 +64,20 @@ def test_plain_python_gives_the_same_and_compiles_nothing(copy):
         "not compiled"
     )
     assert not (copy / "none").exists()
+
+
+def test_what_is_compiled_in_advance_is_found_whatever_the_current_directory_holds(tmp_path):
+    used, here = tmp_path / "used", tmp_path / "here"
+    for folder in (used, here):
+        shutil.copytree(PACKAGE, folder / "pagesim", ignore=shutil.ignore_patterns("__pycache__"))
+    script = (
+        "from pagesim.allocators.spec import Paged\n"
+        "from pagesim.engine import compiled\n"
+        "compiled.compile_loops(compiled.uncompiled([Paged()]))\n" + SCRIPT + "\n"
+        "assert sum(compiled._LOOPS[compiled.Pool].stats.cache_hits.values()) == 1"
+    )
+    environment = {"PYTHONPATH": str(used), "PAGESIM_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_DISABLE_JIT": "0"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], cwd=here, capture_output=True, text=True, env=os.environ | environment
+    )
+    assert done.stdout.strip() == "not compiled [0, 1, 2]", done.stderr
