@@ -81,7 +81,7 @@ def kernel_shape(case: "Case") -> dict | None:
     """Heads, head_dim and layers of one shard of the case's model; None where no model is named, or for MLA."""
     if case.model is None:
         return None
-    from pagesim.config.schema import find_model
+    from pagesim.catalog import find_model
 
     shards = case.resolved["memory"]["tensor_parallel_size"]
     model = find_model(case.model)
