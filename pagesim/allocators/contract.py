@@ -79,24 +79,31 @@ def forget(state):
     return _MODULES[type(state)].forget(state)
 
 
-def _module(state_type):
-    return _MODULES[state_type.instance_class]
+_FUNCTIONS = (
+    reservation,
+    fits,
+    fits_empty,
+    admit,
+    extend,
+    release,
+    asked_slots,
+    allocated_slots,
+    units,
+    free_slots,
+    hole_stats,
+    age_holes,
+    forget,
+)
 
 
-overload(reservation, strict=False, jit_options=INLINE_OPTIONS)(
-    lambda state, prompt, output, limit, known: _module(state).reservation
-)
-overload(fits, strict=False, jit_options=INLINE_OPTIONS)(lambda state, asked, copies, running: _module(state).fits)
-overload(fits_empty, strict=False, jit_options=INLINE_OPTIONS)(lambda state, asked, copies: _module(state).fits_empty)
-overload(admit, strict=False, jit_options=INLINE_OPTIONS)(lambda state, row, asked, tokens, step: _module(state).admit)
-overload(extend, strict=False, jit_options=INLINE_OPTIONS)(
-    lambda state, row, stored, tokens, step: _module(state).extend
-)
-overload(release, strict=False, jit_options=INLINE_OPTIONS)(lambda state, row, step: _module(state).release)
-overload(asked_slots, strict=False, jit_options=INLINE_OPTIONS)(lambda state, row: _module(state).asked_slots)
-overload(allocated_slots, strict=False, jit_options=INLINE_OPTIONS)(lambda state, row: _module(state).allocated_slots)
-overload(units, strict=False, jit_options=INLINE_OPTIONS)(lambda state, row: _module(state).units)
-overload(free_slots, strict=False, jit_options=INLINE_OPTIONS)(lambda state: _module(state).free_slots)
-overload(hole_stats, strict=False, jit_options=INLINE_OPTIONS)(lambda state, asked: _module(state).hole_stats)
-overload(age_holes, strict=False, jit_options=INLINE_OPTIONS)(lambda state, seconds: _module(state).age_holes)
-overload(forget, strict=False, jit_options=INLINE_OPTIONS)(lambda state: _module(state).forget)
+def _compile(name):
+    """What numba compiles for ``name``: the function of the allocator whose state is the first argument."""
+
+    def choose(state, *arguments):
+        return getattr(_MODULES[state.instance_class], name)
+
+    return choose
+
+
+for _function in _FUNCTIONS:
+    overload(_function, strict=False, jit_options=INLINE_OPTIONS)(_compile(_function.__name__))
