@@ -43,7 +43,8 @@ def bench_kernel(
         "Tokens of a block; repeatable. Default: the snapshot's, or 16."))] = [],
     layout: Annotated[list[str], typer.Option("--layout", metavar="NHD|HND", help=(
         "Order of a block's dimensions; repeatable."))] = [],
-    dtype: Annotated[str, typer.Option(metavar="bf16|fp16", help="Of queries and cache.")] = "bf16",
+    dtype: Annotated[str, typer.Option(metavar="bf16|fp16|fp32|fp8", help=(
+        "Of queries and cache; fp8 is a cache in e4m3 with scales, under queries in bf16."))] = "bf16",
     when: Annotated[str, typer.Option("--snapshot", metavar="MOMENT", help=(
         "Of a config: peak, end, a step's number, or a time such as 12.5s."))] = "peak",
     overrides: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help=(

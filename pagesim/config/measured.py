@@ -103,15 +103,8 @@ def _read(name: str, path: str) -> list[Fit]:
 
 
 def _kv_dtypes(memory: Memory, model: catalog.Model) -> tuple[str, ...]:
-    """Dtypes that the KV cache can have: the one that is named, or with ``auto`` either of 16 bits.
-
-    Raises:
-        InputError: none that bench-kernel measures; ``auto`` is fp32 for an fp32 model.
-    """
+    """Dtypes that the KV cache can have: the one that is named, or with ``auto`` either of 16 bits or an fp32 model's."""
     dtype = "fp32" if (memory.kv_cache_dtype, model.weights) == ("auto", "fp32") else memory.kv_cache_dtype
-    if dtype not in ("auto", "bf16", "fp16"):
-        raise InputError(f"kind measured is for a KV cache in bf16 or fp16, as bench-kernel measures it, and this is "
-                         f"in {dtype}; use roofline, linear or fixed")
     return ("bf16", "fp16") if dtype == "auto" else (dtype,)
 
 

@@ -1,8 +1,9 @@
 """Measuring decode: cases of workload × kernel × tables × block size, each checked before it is timed.
 
-Bytes: a step reads K and V of every visible token once, ``kv_bytes = 2 · 2 B · num_kv_heads · head_dim · Σ length``;
-queries, outputs and tables are under 1 % of that and not counted.  GB/s is ``kv_bytes / time`` in 1e9; the share of the
-ceiling is the time of a contiguous read of as many bytes, measured in the same run, over the time of the step.
+Bytes: a step reads K and V of every visible token once, ``kv_bytes = 2 · itemsize · num_kv_heads · head_dim ·
+Σ length``; queries, outputs and tables are under 1 % of that and not counted.  GB/s is ``kv_bytes / time`` in 1e9; the
+share of the ceiling is the time of a contiguous read of as many bytes, measured in the same run, over the time of the
+step.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +26,8 @@ COLD_FACTOR = 4  # the tables measured in turn cover this many times the L2
 REFERENCE_QUERIES = 512  # at a time: scores in float64 are large
 OWN = ("ours", "general")
 PEER_FACTOR = 2  # a peer is timed if its worst row is within twice our bound: its choices of rounding are its own
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, "fp8": torch.float8_e4m3fn}
+FP8_SCALES = (2.0**-5, 2.0**-4)  # of K and V: random values of size 1 become e4m3 of size 32 and 16
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,12 @@ class Bench:
                 "bench-kernel measures on a CUDA GPU and found none; pagesim kernel checks the kernels without one"
             )
         self.dtype = DTYPES[dtype]
+        self.q_dtype = torch.bfloat16 if dtype == "fp8" else self.dtype
+        self.scales = FP8_SCALES if dtype == "fp8" else (1.0, 1.0)
         self.seed = seed
         free, _ = torch.cuda.mem_get_info()
         least = max(
-            2 * w.kv_bytes // 4
+            w.kv_elements
             if w.snapshot is None
             else 2 * w.snapshot.num_blocks * w.snapshot.block_size * w.num_kv_heads * w.head_dim
             for w in workloads
@@ -74,9 +78,7 @@ class Bench:
                 f"two tables of the largest workload need {4 * least * self.dtype.itemsize / 1e9:.1f} GB of GPU "
                 f"memory, {free / 1e9:.1f} are free"
             )
-        self.k, self.v = (
-            torch.randn(elements, dtype=self.dtype, device="cuda", generator=self._generator(i)) for i in range(2)
-        )
+        self.k, self.v = (self._contents(elements, stream, scale) for stream, scale in enumerate(self.scales))
         self.copy_gb_per_s = copy_ceiling(self.k)
         self.environment = environment()
         self._ceilings: dict[int, Times] = {}
@@ -84,6 +86,15 @@ class Bench:
 
     def _generator(self, stream: int) -> torch.Generator:
         return torch.Generator("cuda").manual_seed(1000 * self.seed + stream)
+
+    def _contents(self, elements: int, stream: int, scale: float) -> torch.Tensor:
+        """Random values of size 1, as a cache with this scale holds them."""
+        drawn = torch.randn(elements, dtype=self.q_dtype, device="cuda", generator=self._generator(stream))
+        return drawn.div_(scale).to(self.dtype)
+
+    def kv_bytes(self, workload: Workload) -> int:
+        """K and V of every visible token, read once."""
+        return workload.kv_elements * self.dtype.itemsize
 
     def ceiling(self, num_bytes: int) -> Times:
         if num_bytes not in self._ceilings:
@@ -96,7 +107,7 @@ class Bench:
         num_blocks = len(self.k) // block_elements
         l2 = torch.cuda.get_device_properties(0).L2_cache_size
         one = num_blocks_for(w, size, case.tables, 1)
-        copies = max(1, min(-(-COLD_FACTOR * l2 // w.kv_bytes) + 1, MAX_COPIES, num_blocks // max(one, 1)))
+        copies = max(1, min(-(-COLD_FACTOR * l2 // self.kv_bytes(w)) + 1, MAX_COPIES, num_blocks // max(one, 1)))
         inner = (size, w.num_kv_heads) if case.layout == "NHD" else (w.num_kv_heads, size)
         k_cache, v_cache = (
             flat[: num_blocks * block_elements].view(num_blocks, *inner, w.head_dim) for flat in (self.k, self.v)
@@ -104,7 +115,7 @@ class Bench:
         tables = [torch.from_numpy(t).cuda() for t in make_tables(w, size, num_blocks, case.tables, copies, self.seed)]
         q = torch.randn(
             (len(w.lengths), w.q_len, w.num_q_heads, w.head_dim),
-            dtype=self.dtype,
+            dtype=self.q_dtype,
             device="cuda",
             generator=self._generator(2),
         )
@@ -119,6 +130,7 @@ class Bench:
             torch.from_numpy(w.lengths.astype(np.int32)).cuda(),
             q,
             torch.empty_like(q),
+            *self.scales,
         )
 
     def expected(self, case: Case, batch: Batch) -> torch.Tensor:
@@ -130,9 +142,7 @@ class Bench:
                 q = batch.q[:, first : first + REFERENCE_QUERIES]
                 seen = case.workload.lengths - case.workload.q_len + first + q.shape[1]
                 chunks.append(
-                    paged_attention(
-                        q, batch.k_cache, batch.v_cache, batch.tables[0], seen.tolist(), layout=batch.layout
-                    )
+                    paged_attention(q, batch.k_cache, batch.v_cache, batch.tables[0], seen.tolist(), **batch.options)
                 )
             self._expected = {key: torch.cat(chunks, 1)}
         return self._expected[key]
@@ -150,7 +160,8 @@ class Bench:
         verdict = compare(batch.out, self.expected(case, batch))
         passed = verdict.passed if case.kernel in OWN else verdict.worst <= PEER_FACTOR * verdict.bounds.worst
         w = case.workload
-        ceiling = self.ceiling(w.kv_bytes).median_us
+        kv_bytes = self.kv_bytes(w)
+        ceiling = self.ceiling(kv_bytes).median_us
         graph = time_graph(calls, repeats) if passed else None
         eager_us = time_eager(calls).median_us if passed and eager else None
         median = graph and graph.median_us
@@ -168,13 +179,13 @@ class Bench:
             num_q_heads=w.num_q_heads,
             num_kv_heads=w.num_kv_heads,
             head_dim=w.head_dim,
-            kv_bytes=w.kv_bytes,
+            kv_bytes=kv_bytes,
             num_tables=len(calls),
             graph_us=median,
             graph_p20_us=graph and graph.p20_us,
             graph_p80_us=graph and graph.p80_us,
             eager_us=eager_us,
-            gb_per_s=median and w.kv_bytes / median / 1e3,
+            gb_per_s=median and kv_bytes / median / 1e3,
             ceiling_us=ceiling,
             ceiling_share=median and ceiling / median,
             tflop_per_s=median and w.flops / median / 1e6,

@@ -18,6 +18,7 @@ from pagesim.kernels.workloads import Workload
 
 Call = Callable[[], None]
 FLASHINFER_WORKSPACE_BYTES = 256 * 2**20
+HALF = (torch.bfloat16, torch.float16)
 
 
 class NotHere(Exception):
@@ -32,6 +33,7 @@ class Batch:
         tables: int32 (num_seqs, max_blocks) each; ``table_kind`` says how they lie.
         lengths: int32 (num_seqs,).
         q, out: (num_seqs, q_len, num_q_heads, head_dim).
+        k_scale, v_scale: a cached value times its scale is the value meant; 1 unless the cache is fp8.
     """
 
     workload: Workload
@@ -44,6 +46,18 @@ class Batch:
     lengths: torch.Tensor
     q: torch.Tensor
     out: torch.Tensor
+    k_scale: float = 1.0
+    v_scale: float = 1.0
+
+    @property
+    def options(self) -> dict:
+        """Arguments that every kernel of ours and the reference take."""
+        return {"layout": self.layout, "k_scale": self.k_scale, "v_scale": self.v_scale}
+
+    def need(self, *dtypes: torch.dtype) -> None:
+        if self.k_cache.dtype not in dtypes:
+            names = " or ".join(str(dtype)[6:] for dtype in dtypes)
+            raise NotHere(f"a cache in {names} only, not in {str(self.k_cache.dtype)[6:]}")
 
 
 def ours(batch: Batch, kernel: str | None = None) -> list[Call]:
@@ -52,10 +66,10 @@ def ours(batch: Batch, kernel: str | None = None) -> list[Call]:
         if kernel is not None:
             raise NotHere("one prefill kernel only: ours")
         return _prefill(batch)
-    plan = plan_decode(batch.q, batch.k_cache, batch.workload.lengths, layout=batch.layout, kernel=kernel)
+    plan = plan_decode(batch.q, batch.k_cache, batch.workload.lengths, kernel=kernel, **batch.options)
     return [
         lambda table=table: paged_decode(
-            batch.q, batch.k_cache, batch.v_cache, table, batch.lengths, plan, layout=batch.layout, out=batch.out
+            batch.q, batch.k_cache, batch.v_cache, table, batch.lengths, plan, out=batch.out, **batch.options
         )
         for table in batch.tables
     ]
@@ -66,7 +80,7 @@ def _prefill(batch: Batch) -> list[Call]:
     first_query = torch.arange(len(batch.q) + 1, dtype=torch.int32, device=q.device) * q_len
     return [
         lambda table=table: prefill(
-            q, batch.k_cache, batch.v_cache, table, batch.lengths, first_query, q_len, layout=batch.layout, out=out
+            q, batch.k_cache, batch.v_cache, table, batch.lengths, first_query, q_len, out=out, **batch.options
         )
         for table in batch.tables
     ]
@@ -78,6 +92,7 @@ def general(batch: Batch) -> list[Call]:
 
 def gather_then_sdpa(batch: Batch) -> list[Call]:
     """Copy every sequence into a contiguous, padded cache, then torch's attention with a mask."""
+    batch.need(*HALF, torch.float32)
     if batch.workload.q_len != 1:
         raise NotHere("one query token only")
     width = batch.tables[0].shape[1] * batch.block_size
@@ -105,6 +120,7 @@ def _in_order(blocks: torch.Tensor, batch: Batch) -> torch.Tensor:
 
 def sdpa(batch: Batch, backend: SDPBackend = SDPBackend.CUDNN_ATTENTION) -> list[Call]:
     """Torch's attention on a contiguous cache, without any table: what paging is held against."""
+    batch.need(*HALF)
     q, causal = batch.q.transpose(1, 2), batch.workload.q_len > 1
 
     def call(k: torch.Tensor, v: torch.Tensor) -> None:
@@ -121,6 +137,7 @@ def sdpa_flash(batch: Batch) -> list[Call]:
 
 def flex(batch: Batch) -> list[Call]:
     """Compiled flex_attention on a contiguous cache."""
+    batch.need(*HALF, torch.float32)
     from torch.nn.attention.flex_attention import flex_attention
 
     compiled = torch.compile(flex_attention)
@@ -165,6 +182,7 @@ def _csr(batch: Batch, table: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor,
 
 def flashinfer(batch: Batch) -> list[Call]:
     """FlashInfer's decode on tensor cores."""
+    batch.need(*HALF)
     if batch.workload.q_len != 1 or (batch.workload.lengths < 1).any():
         raise NotHere("one query token and no empty sequence")
     try:
@@ -191,6 +209,7 @@ def flashinfer(batch: Batch) -> list[Call]:
 
 def flashinfer_batch(batch: Batch) -> list[Call]:
     """FlashInfer's persistent BatchAttention."""
+    batch.need(*HALF)
     if (batch.workload.lengths < 1).any() or batch.workload.is_prefill:
         raise NotHere("decode without an empty sequence only")
     try:
@@ -227,35 +246,53 @@ def flashinfer_batch(batch: Batch) -> list[Call]:
 
 
 def flash_attention(batch: Batch) -> list[Call]:
-    """FlashAttention 3 where its package is installed, else 2, which needs blocks of a multiple of 256."""
+    """FlashAttention 3 over pages, as vLLM ships and calls it: the sequences are cut ahead, once for a batch."""
+    batch.need(*HALF)
     if batch.layout != "NHD":
         raise NotHere("NHD only")
     try:
-        from flash_attn_interface import flash_attn_with_kvcache
-
-        options = {"page_table": None}
+        from vllm.vllm_flash_attn import flash_attn_varlen_func, get_scheduler_metadata
     except ImportError:
-        try:
-            from flash_attn import flash_attn_with_kvcache
-        except ImportError:
-            raise NotHere("flash_attn is not installed: pip install flash-attn") from None
-        if batch.block_size % 256:
-            raise NotHere("FlashAttention 2 pages hold a multiple of 256 tokens") from None
-        options = {"block_table": None}
-    name = next(iter(options))
-
-    def call(table: torch.Tensor) -> None:
-        batch.out.copy_(
-            flash_attn_with_kvcache(
-                batch.q, batch.k_cache, batch.v_cache, cache_seqlens=batch.lengths, causal=True, **{name: table}
-            )
+        raise NotHere("FlashAttention 3 is not installed: pip install vllm") from None
+    w = batch.workload
+    q, out = batch.q.flatten(0, 1), batch.out.flatten(0, 1)
+    starts = torch.arange(len(w.lengths) + 1, dtype=torch.int32, device=q.device) * w.q_len
+    longest = int(w.lengths.max())
+    cuts = get_scheduler_metadata(
+        batch_size=len(w.lengths),
+        max_seqlen_q=w.q_len,
+        max_seqlen_k=longest,
+        num_heads_q=w.num_q_heads,
+        num_heads_kv=w.num_kv_heads,
+        headdim=w.head_dim,
+        cache_seqlens=batch.lengths,
+        qkv_dtype=q.dtype,
+        cu_seqlens_q=starts,
+        page_size=batch.block_size,
+        causal=True,
+    )
+    return [
+        lambda table=table: flash_attn_varlen_func(
+            q,
+            batch.k_cache,
+            batch.v_cache,
+            max_seqlen_q=w.q_len,
+            cu_seqlens_q=starts,
+            max_seqlen_k=longest,
+            seqused_k=batch.lengths,
+            block_table=table,
+            causal=True,
+            out=out,
+            scheduler_metadata=cuts,
+            fa_version=3,
         )
-
-    return [lambda table=table: call(table) for table in batch.tables]
+        for table in batch.tables
+    ]
 
 
 def cudnn(batch: Batch) -> list[Call]:
     """cuDNN's paged attention through its frontend."""
+    batch.need(*HALF)
     if batch.workload.q_len != 1:
         raise NotHere("one query token only")
     try:

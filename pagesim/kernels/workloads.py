@@ -46,9 +46,9 @@ class Workload:
         return 4 * self.num_q_heads * self.head_dim * int(pairs.sum())
 
     @property
-    def kv_bytes(self) -> int:
-        """K and V of every visible token, read once, in 16-bit elements."""
-        return 2 * 2 * self.num_kv_heads * self.head_dim * int(self.lengths.sum())
+    def kv_elements(self) -> int:
+        """K and V of every visible token, read once."""
+        return 2 * self.num_kv_heads * self.head_dim * int(self.lengths.sum())
 
 
 def ragged(num_seqs: int, mean_tokens: int, sigma: float, seed: int) -> np.ndarray:

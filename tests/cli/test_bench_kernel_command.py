@@ -31,6 +31,12 @@ def test_a_dry_run_lists_workloads_by_tables_block_sizes_and_kernels(pagesim):
                                       for kernel in ("ours", "general")]
 
 
+@pytest.mark.parametrize("dtype", ["fp16", "fp32", "fp8"])
+def test_the_dtype_is_in_the_key(pagesim, dtype):
+    ended = pagesim("bench-kernel", "--workload", "W3", "--tables", "shuffled", "--dtype", dtype, "--dry-run")
+    assert ended.out == f"W3/ours/shuffled/b16/NHD/{dtype}\n"
+
+
 def test_a_snapshot_is_measured_as_simulated_contiguous_and_shuffled_at_its_own_block_size(pagesim, snapshot):
     ended = pagesim("bench-kernel", snapshot, "--dry-run")
     assert ended.out.splitlines() == [f"paged-4/ours/{kind}/b4/NHD/bf16" for kind in ("contiguous", "simulated", "shuffled")]
@@ -44,7 +50,7 @@ def test_a_filter_keeps_the_cases_whose_key_contains_it(pagesim, snapshot):
 
 @pytest.mark.parametrize("arguments, message", [
     (("--workload", "W9"), "--workload must be one of W1"), (("--kernel", "fast"), "kernel must be one of ours"),
-    (("--dtype", "fp32"), "--dtype must be one of bf16, fp16"), (("--layout", "DHN"), "--layout must be one of NHD, HND"),
+    (("--dtype", "int8"), "--dtype must be one of bf16, fp16, fp32, fp8"), (("--layout", "DHN"), "--layout must be one of NHD, HND"),
     (("--resume",), "--resume needs --output"),
 ])
 def test_a_wrong_option_says_what_is_allowed(pagesim, arguments, message):

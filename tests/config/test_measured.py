@@ -55,6 +55,12 @@ def test_what_is_given_replaces_what_is_derived(case, bench):
     assert (half.step_s, half.prefill_token_s) == (0.01 + 32 * 5e-6, pytest.approx(PREFILL_TOKEN_S))
 
 
+@pytest.mark.parametrize("memory, dtype", [("kv_cache_dtype: fp8", "fp8"), ("dtype: fp32", "fp32")])
+def test_the_fit_is_that_of_the_caches_dtype(case, bench, memory, dtype):
+    bench([LLAMA_8B, LLAMA_8B | {"dtype": dtype, "context_token_s": 3e-9}])
+    assert case(ON_GPU, f"memory={{gpu: h200, {memory}}}").durations.context_token_s == 32 * 3e-9
+
+
 def test_the_gpu_may_be_named_in_durations(case, bench):
     bench([LLAMA_8B])
     one = case(ON_GPU, "memory={kv_tokens: 99999}", "durations.gpu=h200-sxm")
@@ -108,10 +114,6 @@ NO_GPU = (
     "19: kind measured needs a GPU, for the part of a step that is not attention: name it in memory or in durations; "
     "or give both step_s and prefill_token_s, without attention"
 )
-NOT_16_BITS = (
-    "19: kind measured is for a KV cache in bf16 or fp16, as bench-kernel measures it, and this is in {}; use "
-    "roofline, linear or fixed"
-)
 NO_FILE = (
     "35: path {} cannot be read: {}; give the bench.json that pagesim bench-kernel -o DIR writes, relative to this "
     "config"
@@ -131,8 +133,6 @@ MISTAKES = [
     ({"model": "deepseek-v3", "memory": "{gpu: h200, tensor_parallel_size: 8}"}, NOT_MLA),
     ({"memory": "{kv_tokens: 99999}"}, NO_GPU),
     ({"memory": "{kv_tokens: 99999}", "durations": "{kind: measured, path: bench.json, step_s: 0.01}"}, NO_GPU),
-    ({"memory": "{gpu: h200, kv_cache_dtype: fp8}"}, NOT_16_BITS.format("fp8")),
-    ({"memory": "{gpu: h200, dtype: fp32}"}, NOT_16_BITS.format("fp32")),
     ({"durations": "{kind: measured}"}, "12: durations.path is missing"),
     ({"durations": "{kind: measured, path: bench.json, step_s: -1}"}, "55: step_s must be at least 0, got -1"),
     ({"durations": "{kind: measured, path: none.json}"}, NO_FILE.format("'none.json'", "No such file or directory")),
@@ -146,9 +146,10 @@ MISTAKES = [
         {"memory": "{gpu: h200, tensor_parallel_size: 2}"},
         ANOTHER_SHAPE.format("llama-3.1-8b: 16 query and 4 KV heads of 128 in bf16 or fp16"),
     ),
-    (
-        {"memory": "{gpu: h200, kv_cache_dtype: fp16}"},
-        ANOTHER_SHAPE.format("llama-3.1-8b: 32 query and 8 KV heads of 128 in fp16"),
+    *(
+        ({"memory": f"{{gpu: h200, {key}: {dtype}}}"},
+         ANOTHER_SHAPE.format(f"llama-3.1-8b: 32 query and 8 KV heads of 128 in {dtype}"))
+        for key, dtype in (("kv_cache_dtype", "fp16"), ("kv_cache_dtype", "fp8"), ("dtype", "fp32"))
     ),
 ]
 

@@ -55,7 +55,7 @@ def test_a_pool_that_is_too_small_and_an_unknown_kind_are_refused():
 
 
 def test_a_decode_step_reads_k_and_v_of_each_token_once_and_prefill_counts_visible_pairs_only():
-    assert builtin()["W1"].kv_bytes == 2 * 2 * 8 * 128 * 64 * 4096
+    assert builtin()["W1"].kv_elements == 2 * 8 * 128 * 64 * 4096
     prompt = Workload("prompt", np.array([3]), q_len=3)
     assert prompt.flops == 4 * 32 * 128 * (1 + 2 + 3)
     assert Workload("chunk", np.array([10]), q_len=2).flops == 4 * 32 * 128 * (9 + 10)
