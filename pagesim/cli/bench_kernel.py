@@ -149,6 +149,9 @@ def _simulated(name: str, tables: "BlockTables", heads: str | None, head_dim: in
     if not (tables.lengths > 0).any():
         raise InputError(f"{name}: no sequence holds a token at that moment; choose another with --snapshot")
     shape = tables.origin.get("model") or _UNKNOWN_MODEL
+    if "latent_dim" in shape:
+        raise InputError(f"{name}: bench-kernel measures K and V heads, and not the latent of {shape['name']}; "
+                         "pagesim kernel checks and times it")
     q, kv = str(shape["num_q_heads"]), str(shape["num_kv_heads"])
     if heads is not None:
         q, _, kv = heads.partition("/")

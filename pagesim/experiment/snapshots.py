@@ -78,17 +78,21 @@ def write_snapshots(cases: "tuple[Case, ...]", moments: list[Moment], folder: Pa
 
 
 def kernel_shape(case: "Case") -> dict | None:
-    """Heads, head_dim and layers of one shard of the case's model; None where no model is named, or for MLA."""
+    """Heads, head_dim and layers of one shard of the case's model; None where no model is named.
+
+    An MLA model has one KV head, the cached vector, and ``latent_dim``, its part before the rope part.
+    """
     if case.model is None:
         return None
     from pagesim.catalog import find_model
 
     shards = case.resolved["memory"]["tensor_parallel_size"]
     model = find_model(case.model)
+    shape = {"name": model.name, "layers": model.layers, "num_q_heads": model.heads // shards}
     if model.is_mla:
-        return None
-    return {"name": model.name, "layers": model.layers, "num_q_heads": model.heads // shards,
-            "num_kv_heads": max(1, model.kv_heads // shards), "head_dim": model.head_dim}
+        return shape | {"num_kv_heads": 1, "head_dim": model.kv_lora_rank + model.qk_rope_head_dim,
+                        "latent_dim": model.kv_lora_rank}
+    return shape | {"num_kv_heads": max(1, model.kv_heads // shards), "head_dim": model.head_dim}
 
 
 def _run_to(case: "Case", when: Moment) -> Run:

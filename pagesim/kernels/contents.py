@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
+from pagesim.errors import InputError
+
 
 @dataclass(frozen=True)
 class Model:
@@ -13,7 +15,12 @@ class Model:
         layers: caches of their own that share the block tables.
         dtype: of queries, new keys and values, and outputs.
         cache_dtype: of the pool: ``dtype``, or fp8 e4m3.
+        latent_dim: of an MLA model, whose heads share one cached vector of head_dim values, a latent of so many and a
+            rope part; None where K and V are cached.
         cache_scale: a cached value times this is the value meant; 1 unless the cache is fp8.
+
+    Raises:
+        InputError: an MLA model with an fp8 cache or more than one KV head, or without a rope part.
     """
 
     num_q_heads: int
@@ -23,6 +30,14 @@ class Model:
     dtype: torch.dtype
     cache_dtype: torch.dtype
     layout: str = "NHD"
+    latent_dim: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.latent_dim is not None and not (self.num_kv_heads == 1 and 0 < self.latent_dim < self.head_dim
+                                                and self.cache_dtype == self.dtype):
+            raise InputError(f"MLA caches one vector a token, longer than its latent of {self.latent_dim} and in the "
+                             f"dtype of the queries, {self.dtype}; got {self.num_kv_heads} of {self.head_dim} in "
+                             f"{self.cache_dtype}")
 
     @property
     def cache_scale(self) -> float:
@@ -55,9 +70,12 @@ class Contents:
         self.length = end
 
     def meant(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values as the cache can represent them, float64, shape (length, num_kv_heads, head_dim) each."""
+        """Keys and values as the cache can represent them, float64, shape (length, num_kv_heads, head_dim) each.
+
+        With MLA the values are the keys' latent part.
+        """
         values, scale = self._values[layer, :, :self.length], self._model.cache_scale
         if self._model.cache_dtype != self._model.dtype:
             values = (values.float() / scale).clamp(-448, 448).to(self._model.cache_dtype).double() * scale
         k, v = values.double()
-        return k, v
+        return (k, v) if self._model.latent_dim is None else (k, k[..., :self._model.latent_dim])

@@ -4,6 +4,7 @@ With the projections absorbed into the queries (DeepSeek-V2, 2024), the scores a
 the values are its latent part, so that a tile is read once for both.
 """
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
@@ -11,11 +12,28 @@ import triton.language as tl
 from pagesim.errors import InputError
 from pagesim.kernels.attend import INTERPRET, INTERPRETED_TILE, LOG2E, accumulate, normalise, round_to
 from pagesim.kernels.decode import Workspace, fitting_workspace, merge
-from pagesim.kernels.split import ITEM_INTS, Split
+from pagesim.kernels.dispatch import CPU_SMS
+from pagesim.kernels.split import ITEM_INTS, Split, item_tokens, split
 from pagesim.kernels.validate import QUERY_DTYPES, check_metadata, check_options, check_table
 
 TILE = 32
 MAX_LATENT_DIM = 512
+MAX_ROWS = 64  # what an SM's shared memory has room for
+MAX_ROWS_FP32 = 16
+
+
+def plan_mla(q: torch.Tensor, lengths: np.ndarray) -> Split:
+    """Items for ``decode_mla`` of queries like ``q``, (num_seqs, q_len, num_heads, dim), over these visible tokens."""
+    row_tiles = triton.cdiv(q.shape[1] * q.shape[2], _rows(q))
+    num_sms = torch.cuda.get_device_properties(q.device).multi_processor_count if q.is_cuda else CPU_SMS
+    most = item_tokens(int(lengths.sum()), row_tiles, num_sms)
+    return split(lengths, most, device=q.device, q_len=q.shape[1])
+
+
+def _rows(q: torch.Tensor) -> int:
+    """Rows of a program, a row being one query of one head."""
+    most = MAX_ROWS_FP32 if q.dtype == torch.float32 else MAX_ROWS
+    return min(most, max(16, triton.next_power_of_2(q.shape[1] * q.shape[2])))
 
 
 def decode_mla(q: torch.Tensor, cache: torch.Tensor, block_table: torch.Tensor, lengths: torch.Tensor, plan: Split, *,
@@ -43,8 +61,7 @@ def decode_mla(q: torch.Tensor, cache: torch.Tensor, block_table: torch.Tensor, 
         raise InputError(f"out must be contiguous {q.dtype} of shape {(*q.shape[:3], latent_dim)}, "
                          f"got {out.dtype} {tuple(out.shape)}")
     workspace = fitting_workspace(workspace, plan, out)
-    max_rows, stages = (16, 2) if q.dtype == torch.float32 else (64, 3)  # what an SM's shared memory has room for
-    rows = min(max_rows, max(16, triton.next_power_of_2(q_len * num_heads)))
+    rows, stages = _rows(q), 2 if q.dtype == torch.float32 else 3
     row_tiles = triton.cdiv(q_len * num_heads, rows)
     if len(plan.items):
         _decode[(len(plan.items) * row_tiles,)](

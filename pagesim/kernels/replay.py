@@ -6,6 +6,7 @@ keys until they are overwritten.  What the pool should hold is kept beside it, s
 wrong slot or a read behind a sequence's end shows in the output.  In a snapshot every sequence is new.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,9 @@ from pagesim.errors import InputError
 from pagesim.kernels.cache_write import write_cache
 from pagesim.kernels.check import Verdict, compare
 from pagesim.kernels.contents import Contents, Model
+from pagesim.kernels.decode import make_workspace
 from pagesim.kernels.dispatch import paged_decode, plan_decode
+from pagesim.kernels.mla import decode_mla, plan_mla
 from pagesim.kernels.pool import poisoned_pool
 from pagesim.kernels.prefill import prefill
 from pagesim.kernels.reference import attention
@@ -29,7 +32,7 @@ class Row:
     """One kernel, one layer, one step.
 
     Attributes:
-        kernel: ``decode (hopper)``, ``decode (general)`` or ``prefill``.
+        kernel: ``decode (hopper)``, ``decode (general)``, ``decode (mla)`` or ``prefill``.
         num_seqs, num_tokens: sequences and tokens of their caches that it read.
         where: place of the worst row in the tables, its query and head; () where there are no rows.
     """
@@ -70,7 +73,7 @@ class Replay:
                 raise InputError("the steps of a replay must be of one pool")
             tables.validate()
         self._generator = torch.Generator(self.device).manual_seed(seed)
-        self._caches = [tuple(self._pool() for _ in range(2)) for _ in range(model.layers)]
+        self._caches = [self._make_cache() for _ in range(model.layers)]
         rows = max([1, *(tables.num_seqs for tables in steps)])
         columns = max([1, *(int(np.diff(tables.offsets).max(initial=0)) for tables in steps)])
         self._table = torch.zeros((rows, columns), dtype=torch.int32, device=self.device)
@@ -78,10 +81,13 @@ class Replay:
         self._free_rows = list(range(rows))[::-1]
         self._running: dict[tuple[int, int], _Sequence] = {}
 
-    def _pool(self) -> torch.Tensor:
+    def _make_cache(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """K and V of a layer; with MLA one cache, twice."""
         model = self.model
-        return poisoned_pool(self.num_blocks, self.block_size, model.num_kv_heads, model.head_dim, layout=model.layout,
-                             dtype=model.cache_dtype, device=self.device)
+        pools = [poisoned_pool(self.num_blocks, self.block_size, model.num_kv_heads, model.head_dim,
+                               layout=model.layout, dtype=model.cache_dtype, device=self.device)
+                 for _ in range(2 if model.latent_dim is None else 1)]
+        return pools[0], pools[-1]
 
     def step(self, tables: BlockTables) -> list[Row]:
         """Follow the simulation by one step and check every output row of every layer."""
@@ -93,7 +99,7 @@ class Replay:
         reports = []
         for layer in range(self.model.layers):
             reports.append(self._decode(tables, sequences, rows, layer))
-            if (num_new > 1).any() and self.prefill_tokens > 0:
+            if (num_new > 1).any() and self.prefill_tokens > 0 and self.model.latent_dim is None:
                 reports.append(self._prefill(tables, sequences, num_new, rows, layer))
         return reports
 
@@ -143,6 +149,8 @@ class Replay:
         model = self.model
         shape = (model.layers, 2, sum(counts), model.num_kv_heads, model.head_dim)
         new = torch.randn(shape, generator=self._generator, device=self.device).to(model.dtype)
+        if model.latent_dim is not None:
+            new[:, 1] = new[:, 0]  # both go to the one cache
         slots = torch.from_numpy(np.concatenate([slots for _, slots in batch])).to(self.device)
         for layer, (k_cache, v_cache) in enumerate(self._caches):
             write_cache(*new[layer], k_cache, v_cache, slots, **model.options())
@@ -177,12 +185,23 @@ class Replay:
         """Put a wrong block into the GPU's copy of the table."""
         self._table[self.rows(tables)[place], entry] = block
 
+    def prepare(self, q: torch.Tensor, layer: int) -> tuple[Callable[[], torch.Tensor], str]:
+        """A call that gives the outputs of all rows of the table, and the name of its kernel."""
+        model, arguments = self.model, self.arguments(layer)
+        out = q.new_full((*q.shape[:-1], model.latent_dim or model.head_dim), float("nan"))
+        if model.latent_dim is not None:
+            plan = plan_mla(q, self.lengths())
+            workspace = make_workspace(plan.num_parts, *out.shape[1:], q.device)
+            cache = arguments["k_cache"].squeeze(2 if model.layout == "NHD" else 1)
+            return lambda: decode_mla(q, cache, self._table, self._lengths, plan, latent_dim=model.latent_dim,
+                                      scale=model.head_dim ** -0.5, out=out, workspace=workspace), "mla"
+        plan = plan_decode(q, arguments["k_cache"], self.lengths(), **model.options())
+        return lambda: paged_decode(q, **arguments, plan=plan, out=out, **model.options()), plan.kernel
+
     def decode(self, q: torch.Tensor, layer: int) -> tuple[torch.Tensor, str]:
         """Outputs of all rows of the table, and the name of the kernel that made them."""
-        arguments = self.arguments(layer)
-        plan = plan_decode(q, arguments["k_cache"], self.lengths(), **self.model.options())
-        out = torch.full_like(q, float("nan"))
-        return paged_decode(q, **arguments, plan=plan, out=out, **self.model.options()), plan.kernel
+        call, kernel = self.prepare(q, layer)
+        return call(), kernel
 
     def _prefill(self, tables: BlockTables, sequences: list[_Sequence], num_new: np.ndarray, rows: torch.Tensor,
                  layer: int) -> Row:
@@ -209,9 +228,10 @@ class Replay:
         return torch.randn(shape, generator=self._generator, device=self.device).to(self.model.dtype)
 
     def _expected(self, q: torch.Tensor, sequences: list[_Sequence], layer: int) -> torch.Tensor:
-        """The definition in float64 over what the sequences' slots should hold, shape of ``q``."""
+        """The definition in float64 over what the sequences' slots should hold."""
         scale = self.model.head_dim ** -0.5
-        out = torch.empty(q.shape, dtype=torch.float64, device=q.device)
+        width = self.model.latent_dim or self.model.head_dim
+        out = torch.empty((*q.shape[:-1], width), dtype=torch.float64, device=q.device)
         for i, sequence in enumerate(sequences):
             out[i] = attention(q[i].double(), *sequence.contents.meant(layer), scale=scale)
         return out

@@ -8,7 +8,6 @@ import torch
 from pagesim.core.blocktables import BlockTables
 from pagesim.core.units import ceil_div
 from pagesim.errors import InputError
-from pagesim.kernels.dispatch import paged_decode, plan_decode
 from pagesim.kernels.replay import Replay
 from pagesim.kernels.timing import Times, read_ceiling, time_graph
 
@@ -90,21 +89,20 @@ class Speed:
 
 
 def decode_bytes(replay: Replay) -> int:
-    """Bytes that decoding one layer must move: K and V of every token, queries, outputs, and table entries once."""
+    """Bytes that decoding one layer must move: what is cached of every token, queries, outputs, table entries once."""
     model = replay.model
     tokens = int(replay.lengths().sum())
-    values = 2 * tokens * model.num_kv_heads * model.head_dim * model.cache_dtype.itemsize
-    queries = 2 * len(replay.lengths()) * model.num_q_heads * model.head_dim * model.dtype.itemsize
+    values = tokens * model.num_kv_heads * model.head_dim * model.cache_dtype.itemsize
+    values *= 2 if model.latent_dim is None else 1
+    width = model.head_dim + (model.latent_dim or model.head_dim)
+    queries = len(replay.lengths()) * model.num_q_heads * width * model.dtype.itemsize
     return values + queries + 4 * int(ceil_div(replay.lengths(), replay.block_size).sum())
 
 
 def time_decode(replay: Replay) -> Speed:
     """Time the decode of layer 0 as it stands, on a GPU; what fits into the L2 may be found there."""
-    q = replay.queries()
-    out = torch.empty_like(q)
-    arguments = replay.arguments(0)
-    plan = plan_decode(q, arguments["k_cache"], replay.lengths(), **replay.model.options())
-    times = time_graph([lambda: paged_decode(q, **arguments, plan=plan, out=out, **replay.model.options())])
+    call, _ = replay.prepare(replay.queries(), 0)
+    times = time_graph([call])
     num_bytes = decode_bytes(replay)
-    memory = torch.empty(max(4 * num_bytes, 2**30), dtype=torch.uint8, device=q.device)
+    memory = torch.empty(max(4 * num_bytes, 2**30), dtype=torch.uint8, device=replay.device)
     return Speed(times, num_bytes, read_ceiling(num_bytes, memory))

@@ -67,6 +67,14 @@ def test_the_shape_is_one_shard_of_the_models(tmp_path):
         "name": "llama-3.1-8b", "layers": 32, "num_q_heads": 2, "num_kv_heads": 1, "head_dim": 128}
 
 
+def test_an_mla_model_has_its_latent_and_the_whole_vector_for_a_head(tmp_path):
+    keys = "model: deepseek-v3\nmemory: {kv_memory: 1GiB, tensor_parallel_size: 8}"
+    config = write_experiment(tmp_path, allocators="[{kind: paged, block_size: 16}]")
+    config.write_text(config.read_text().replace("memory: {kv_tokens: 160}", keys))
+    assert kernel_shape(load(config).cases[0]) == {
+        "name": "deepseek-v3", "layers": 61, "num_q_heads": 16, "num_kv_heads": 1, "head_dim": 576, "latent_dim": 512}
+
+
 def test_without_a_model_there_is_no_shape(paged):
     assert snapshot(paged, moment("peak")).origin["model"] is None
 

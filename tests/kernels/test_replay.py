@@ -1,5 +1,7 @@
 """Simulated steps on real memory: what a replay must notice, and that it stays silent where all is right."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,9 @@ MODEL = Model(num_q_heads=2, num_kv_heads=1, head_dim=16, layers=1, dtype=torch.
 FP8 = Model(num_q_heads=2, num_kv_heads=1, head_dim=16, layers=2, dtype=torch.bfloat16, cache_dtype=torch.float8_e4m3fn,
             layout="HND")
 
+MLA = Model(num_q_heads=3, num_kv_heads=1, head_dim=40, layers=2, dtype=torch.float16, cache_dtype=torch.float16,
+            latent_dim=24)
+
 # Sequence 7 grows over a block's end, 8 ends, 9 takes its blocks; then 7 is preempted and comes back in other blocks.
 STEPS = [
     from_rows([[5, 1], [3, 0]], [7, 5], 4, 6, seq_ids=[7, 8], origin={"step": 40}),
@@ -25,6 +30,23 @@ STEPS = [
     from_rows([[0, 3]], [8], 4, 6, seq_ids=[9], origin={"step": 43}),
     from_rows([[0, 3, 5], [4, 2, 1]], [9, 9], 4, 6, seq_ids=[9, 7], origin={"step": 44}),
 ]
+
+
+@pytest.mark.parametrize("layout", ["NHD", "HND"])
+def test_an_mla_model_caches_its_latent_once_and_every_decoded_row_is_right(layout, device):
+    replay = Replay(STEPS, replace(MLA, layout=layout), device, prefill_tokens=3)
+    rows = [row for tables in STEPS for row in replay.step(tables)]
+    assert all(row.verdict.passed for row in rows), rows
+    assert [(row.kernel, row.verdict.num_rows) for row in rows[::2]] == [("decode (mla)", n) for n in (6, 6, 6, 3, 6)]
+    k_cache, v_cache = replay.arguments(1)["k_cache"], replay.arguments(1)["v_cache"]
+    assert k_cache.data_ptr() == v_cache.data_ptr()
+    assert decode_bytes(replay) == 18 * 40 * 2 + 2 * 3 * (40 + 24) * 2 + 4 * 6
+
+
+def test_an_mla_model_has_one_vector_longer_than_its_latent_and_no_fp8_cache():
+    for change in ({"num_kv_heads": 3}, {"latent_dim": 40}, {"cache_dtype": torch.float8_e4m3fn}):
+        with pytest.raises(InputError, match="MLA caches one vector a token, longer than its latent"):
+            replace(MLA, **change)
 
 
 @pytest.mark.parametrize("model", [MODEL, FP8], ids=["fp32", "fp8-two-layers-HND"])
