@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
     from pagesim.config import Case
     from pagesim.core.blocktables import BlockTables
     from pagesim.kernels.contents import Model
-    from pagesim.kernels.replay import Replay
-    from pagesim.kernels.trial import Corruption
+    from pagesim.kernels.replay import Replay, Row
+    from pagesim.kernels.trial import Corruption, Speed
 
 _CPU_SEQUENCES = 4
 _CPU_PREFILL_TOKENS = 16
@@ -26,13 +27,14 @@ _UNKNOWN_MODEL = {"num_q_heads": 32, "num_kv_heads": 8, "head_dim": 128}  # Llam
 
 def kernel(
     source: Annotated[Path, typer.Argument(metavar="RUN|SNAPSHOT|CONFIG", help=(
-        "A run folder or a config, which is simulated, or a snapshot of block tables (.npz)."))],
+        "A run folder, whose snapshot is read if it has one, or a config, which is simulated, or a snapshot of block "
+        "tables (.npz)."))],
     case: Annotated[str | None, typer.Option(metavar="NAME", help=(
         "The case of a config or run; by default its only one, or its only paged one."))] = None,
     overrides: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help=(
         "Replace one key of the config; may be repeated."))] = [],
-    when: Annotated[str, typer.Option("--snapshot", metavar="MOMENT", help=(
-        "peak, end, a step's number, or a time such as 12.5s."))] = "peak",
+    when: Annotated[str | None, typer.Option("--snapshot", metavar="MOMENT", help=(
+        "peak, the default, end, a step's number, or a time such as 12.5s."))] = None,
     steps: Annotated[int, typer.Option(min=1, help="Replay so many steps from the moment on.")] = 1,
     sequences: Annotated[int | None, typer.Option(min=1, help=(
         "Take so many sequences; by default all on a GPU, 4 in the interpreter."))] = None,
@@ -56,15 +58,18 @@ def kernel(
     """Carry simulated block tables through real paged attention and check every output row."""
     device = _choose_device(device)
     entry = _place_and_entry(corrupt)
-    tables = _tables(source, case, tuple(overrides), when, steps, quiet=quiet)
+    tables, snapshot = _tables(source, case, tuple(overrides), when, steps, quiet=quiet)
+    if not any(step.num_seqs for step in tables):
+        raise InputError(f"{source}: no sequence runs at that moment; choose another with --snapshot")
     model = _model(tables[0].origin.get("model"), heads, head_dim, layers, dtype, kv_cache_dtype, layout)
-    count = sequences or (tables[0].num_seqs if device == "cuda" else _CPU_SEQUENCES)
+    count = sequences or (max(step.num_seqs for step in tables) if device == "cuda" else _CPU_SEQUENCES)
     if prefill_tokens is None:
         prefill_tokens = _GPU_PREFILL_TOKENS if device == "cuda" else _CPU_PREFILL_TOKENS
     chosen, places = _choose(tables, count, entry)
     if not quiet and not json:
-        print("\n".join(headlines(tables, chosen, places, model, device)) + "\n", flush=True)
-    outcome = _run(chosen, places, model, device, prefill_tokens, entry, seed, quiet=quiet)
+        print("\n".join(headlines(tables, chosen, snapshot, model, device)) + "\n", flush=True)
+    rows, speed, corruption = _run(chosen, places, model, device, prefill_tokens, entry, seed, quiet=quiet)
+    outcome = Outcome(tables[0].origin, snapshot, rows, speed, corruption)
     show(outcome, json=json)
     raise typer.Exit(0 if outcome.passed and outcome.corruption is None else 1)
 
@@ -97,44 +102,49 @@ def _place_and_entry(text: str | None) -> tuple[int, int] | None:
     return int(place), int(entry)
 
 
-def _tables(source: Path, case: str | None, overrides: tuple[str, ...], when: str, steps: int, *,
-            quiet: bool) -> "list[BlockTables]":
-    """Tables of consecutive steps; of a snapshot, one."""
+def _tables(source: Path, case: str | None, overrides: tuple[str, ...], when: str | None, steps: int, *,
+            quiet: bool) -> "tuple[list[BlockTables], Path | None]":
+    """Tables of consecutive steps, and the snapshot that they were read from; None where they were simulated."""
     from pagesim.core.blocktables import load
 
     if source.suffix == ".npz":
-        if steps > 1 or case is not None or overrides:
-            raise InputError(f"{source} is a snapshot of one step; --steps, --case and --set need the config or run")
-        found = [load(source)]
-    else:
-        from pagesim.cli.first_use import compile_first
-        from pagesim.experiment.snapshots import consecutive, moment
+        if steps > 1 or overrides or (case, when) != (None, None):
+            raise InputError(f"{source} is a snapshot of one step; --steps, --snapshot, --case and --set need the "
+                             "config or run")
+        return [load(source)], source
+    from pagesim.cli.first_use import compile_first
+    from pagesim.experiment.snapshots import consecutive, moment
 
-        chosen = _case(source, case, overrides)
-        compile_first([chosen.allocator], quiet=quiet)
-        found = list(consecutive(chosen, moment(when), steps))
-    if not any(tables.num_seqs for tables in found):
-        raise InputError(f"{source}: no sequence runs at that moment; choose another with --snapshot")
-    return found
+    wanted = moment(when or "peak")
+    chosen, folder = _case(source, case, overrides)
+    if folder is not None and steps == 1 and not overrides:
+        snapshot = folder / f"snapshot-{wanted.name}.npz"
+        if snapshot.exists():
+            return [load(snapshot)], snapshot
+    compile_first([chosen.allocator], quiet=quiet)
+    found = list(consecutive(chosen, wanted, steps))
+    if len(found) < steps and not quiet:
+        print(f"pagesim: the run ends after {len(found)} of {steps} steps", file=sys.stderr)
+    return found, None
 
 
-def _case(source: Path, name: str | None, overrides: tuple[str, ...]) -> "Case":
-    """The case of a config, or of a run folder, whose resolved config gives the same run again."""
+def _case(source: Path, name: str | None, overrides: tuple[str, ...]) -> "tuple[Case, Path | None]":
+    """The case of a config, or of a run folder, whose resolved config gives the same run again, and its folder."""
     from pagesim.allocators.spec import Paged
     from pagesim.config import load
 
     configs = [source]
     if source.is_dir():
         configs = sorted(source.glob("cases/*/config.yaml")) or [source / "config.yaml"]
-    cases = [case for config in configs for case in load(config, overrides).cases]
+    cases = [(case, config.parent) for config in configs for case in load(config, overrides).cases]
     if name is None:
-        paged = [case for case in cases if isinstance(case.allocator, Paged)]
-        fitting = cases if len(cases) == 1 else paged
+        fitting = cases if len(cases) == 1 else [each for each in cases if isinstance(each[0].allocator, Paged)]
     else:
-        fitting = [case for case in cases if case.name == name]
+        fitting = [each for each in cases if each[0].name == name]
     if len(fitting) != 1:
-        raise InputError(f"{source}: choose one case with --case: {', '.join(repr(case.name) for case in cases)}")
-    return fitting[0]
+        raise InputError(f"{source}: choose one case with --case: {', '.join(repr(case.name) for case, _ in cases)}")
+    case, folder = fitting[0]
+    return case, folder if source.is_dir() else None
 
 
 def _model(known: dict | None, heads: str | None, head_dim: int | None, layers: int, dtype: str, kv_cache_dtype: str,
@@ -160,8 +170,8 @@ def _model(known: dict | None, heads: str | None, head_dim: int | None, layers: 
 
 
 def _choose(tables: "list[BlockTables]", count: int,
-            entry: tuple[int, int] | None) -> "tuple[list[BlockTables], list[int]]":
-    """Up to ``count`` sequences of each step, in the smallest pool that holds them, and their places in the first step.
+            entry: tuple[int, int] | None) -> "tuple[list[BlockTables], list[list[int]]]":
+    """Up to ``count`` sequences of each step, in the smallest pool that holds them, and their places in that step.
 
     Of one step they are evenly spread over the running order, with the one to corrupt and a neighbour among them; of
     several they are the first of each.
@@ -170,46 +180,47 @@ def _choose(tables: "list[BlockTables]", count: int,
 
     from pagesim.core.blocktables import renumbered
 
+    places = [np.arange(min(count, step.num_seqs)) for step in tables]
     if all(step.num_seqs <= count for step in tables):
-        return tables, list(range(tables[0].num_seqs))
-    if len(tables) > 1:
-        places = [np.arange(min(count, step.num_seqs)) for step in tables]
-    else:
+        return tables, [own.tolist() for own in places]
+    if len(tables) == 1:
         total = tables[0].num_seqs
         spread = np.linspace(0, total - 1, count).round().astype(int)
         if entry is not None and entry[0] < total:
             spread = np.concatenate([spread, [entry[0], (entry[0] + 1) % total]])
         places = [np.unique(spread)]
-    return renumbered([step.select(own) for step, own in zip(tables, places, strict=True)]), places[0].tolist()
+    chosen = renumbered([step.select(own) for step, own in zip(tables, places, strict=True)])
+    return chosen, [own.tolist() for own in places]
 
 
-def _run(tables: "list[BlockTables]", places: list[int], model: "Model", device: str, prefill_tokens: int,
-         entry: tuple[int, int] | None, seed: int, *, quiet: bool) -> Outcome:
+def _run(tables: "list[BlockTables]", places: list[list[int]], model: "Model", device: str, prefill_tokens: int,
+         entry: tuple[int, int] | None, seed: int, *,
+         quiet: bool) -> "tuple[list[Row], Speed | None, Corruption | None]":
+    """Replay the steps; sequences are named by their places before some were chosen."""
     from pagesim.kernels.replay import Replay
 
     replay = Replay(tables, model, device, prefill_tokens=prefill_tokens, seed=seed)
     rows = []
     for number, step in enumerate(tables):
-        rows += replay.step(step)
+        found = replay.step(step)
+        rows += [replace(row, where=(places[number][row.where[0]], *row.where[1:])) if row.where else row
+                 for row in found]
         if not quiet and len(tables) > 1:
             print(f"step {number + 1} of {len(tables)}: {step.num_seqs} sequences, "
-                  f"{'right' if all(row.verdict.passed for row in rows[-2 * model.layers:]) else 'WRONG'}",
-                  file=sys.stderr)
+                  f"{'right' if all(row.verdict.passed for row in found) else 'WRONG'}", file=sys.stderr)
     speed = None
     if device == "cuda" and all(row.verdict.passed for row in rows):  # no time for what is wrong
         from pagesim.kernels.trial import time_decode
 
         speed = time_decode(replay)
-    return Outcome(rows, speed, None if entry is None else _corruption(replay, tables[-1], places, entry))
+    return rows, speed, None if entry is None else _corruption(replay, tables[-1], places[-1], entry)
 
 
 def _corruption(replay: "Replay", tables: "BlockTables", places: list[int], entry: tuple[int, int]) -> "Corruption":
-    from dataclasses import replace
-
     from pagesim.kernels.trial import corrupt
 
     if entry[0] not in places:
-        raise InputError(f"there is no sequence {entry[0]} to corrupt; they are 0 to {max(places)}")
+        raise InputError(f"there is no sequence {entry[0]} to corrupt among the {len(places)} that are taken")
     found = corrupt(replay, tables, places.index(entry[0]), entry[1])
     other = None if found.other_place is None else places[found.other_place]
     return replace(found, place=entry[0], other_place=other, changed=[places[i] for i in found.changed],

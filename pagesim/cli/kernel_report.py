@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pagesim.core.blocktables import BlockTables
     from pagesim.kernels.contents import Model
     from pagesim.kernels.replay import Row
@@ -13,8 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """``rows`` of all steps; ``corruption`` is given in places of the whole snapshot."""
+    """What was found; sequences are named by their places in the whole tables.
 
+    Attributes:
+        origin: what the tables say of the run that they come from.
+        snapshot: the file that they were read from; None where they were simulated.
+        rows: of all steps.
+    """
+
+    origin: dict
+    snapshot: "Path | None"
     rows: "list[Row]"
     speed: "Speed | None"
     corruption: "Corruption | None"
@@ -24,13 +34,14 @@ class Outcome:
         return all(row.verdict.passed for row in self.rows)
 
 
-def headlines(tables: "list[BlockTables]", chosen: "list[BlockTables]", places: list[int], model: "Model",
-               device: str) -> list[str]:
+def headlines(tables: "list[BlockTables]", chosen: "list[BlockTables]", snapshot: "Path | None", model: "Model",
+              device: str) -> list[str]:
     first, taken = tables[0], chosen[0]
     origin = first.origin
-    lines = []
+    came = "simulated" if snapshot is None else f"read from {snapshot}"
     if "case" in origin:
-        lines.append(f"{origin['case']}: step {origin['step']:,} at {origin['time_s']:,.3f} s ({origin['moment']})")
+        came = f"{origin['case']}: step {origin['step']:,} at {origin['time_s']:,.3f} s ({origin['moment']}), {came}"
+    lines = [came]
     lines.append(f"{first.num_seqs:,} sequences, {int(first.lengths.sum()):,} tokens in {len(first.block_ids):,} "
                  f"blocks of {first.block_size}; pool of {first.num_blocks:,} blocks")
     if taken is not first:
@@ -96,6 +107,6 @@ def _document(outcome: Outcome) -> str:
     speed = outcome.speed and asdict(outcome.speed) | {"gb_per_s": outcome.speed.gb_per_s,
                                                        "ceiling_share": outcome.speed.ceiling_share}
     corruption = outcome.corruption and asdict(outcome.corruption)
-    return json.dumps({"schema": 1, "passed": outcome.passed, "rows": rows, "decode_speed": speed,
-                       "corruption": corruption},
-                      indent=1, allow_nan=False)
+    snapshot = outcome.snapshot and str(outcome.snapshot)
+    return json.dumps({"schema": 1, "passed": outcome.passed, "origin": outcome.origin, "snapshot": snapshot,
+                       "rows": rows, "decode_speed": speed, "corruption": corruption}, indent=1, allow_nan=False)

@@ -7,9 +7,10 @@
     ├── case-<key>.json      its figures
     ├── requests.csv         one row a request
     ├── timeline.csv         one row a stretch of steps
-    └── events.json          who owned which slots in every step, or in the steps around the peak of a long run
+    ├── events.json          who owned which slots in every step, or in the steps around the peak of a long run
+    └── snapshot-<moment>.npz   block tables, where simulate --snapshot asked for them
 
-With several cases the last five lie in a folder for each, ``DIR/cases/<name>/``, and ``DIR/config.yaml`` has the
+With several cases the last six lie in a folder for each, ``DIR/cases/<name>/``, and ``DIR/config.yaml`` has the
 resolved cases by name.  ``<key>`` is the address of the case's content, so that ``--resume`` takes a result only for
 exactly the case that made it.
 """
@@ -45,6 +46,8 @@ def write_case(
 ) -> None:
     """Write a finished case; its JSON last, because its presence says that the rest is complete."""
     folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("snapshot-*.npz"):  # an older run's tables must not pass for this one's
+        old.unlink()
     write_text(folder / "config.yaml", config_text(resolved))
     with replacing(folder / "requests.csv") as file:
         file.writelines(request_lines(trace, result.requests))

@@ -60,7 +60,31 @@ def test_a_run_folder_gives_the_tables_of_its_config(pagesim, tmp_path):
     assert pagesim("simulate", config, "-o", tmp_path / "run", "-q").returncode == 0
     ended = pagesim("kernel", tmp_path / "run", *SMALL, "--case", "paged 16", "--sequences", 1)
     assert ended.returncode == 0, ended.stderr
-    assert "paged 16: step" in ended.stdout
+    assert "paged 16: step" in ended.stdout and "(peak), simulated" in ended.stdout
+
+
+def test_a_run_folders_snapshot_is_read_and_gives_what_simulating_again_gives(pagesim, tmp_path):
+    config, run = write_experiment(tmp_path), tmp_path / "run"
+    assert pagesim("simulate", config, "-o", run, "-q", "--snapshot", "peak").returncode == 0
+    read, simulated = (pagesim("kernel", run, *SMALL, "--json", *options) for options in ((), ("--set", "seed=0")))
+    (snapshot,) = run.glob("cases/paged*/snapshot-peak.npz")
+    assert json.loads(read.stdout)["snapshot"] == str(snapshot)
+    assert json.loads(read.stdout) == json.loads(simulated.stdout) | {"snapshot": str(snapshot)}
+    assert f"(peak), read from {snapshot}" in pagesim("kernel", run, *SMALL).stdout
+    assert json.loads(pagesim("kernel", run, *SMALL, "--json", "--steps", 2).stdout)["snapshot"] is None
+
+
+def test_a_new_run_into_the_folder_leaves_no_older_tables(pagesim, tmp_path):
+    config, run = write_experiment(tmp_path, allocators="[{kind: paged, block_size: 16}]"), tmp_path / "run"
+    for options in (("--snapshot", "peak"), ()):
+        assert pagesim("simulate", config, "-o", run, "-q", *options).returncode == 0
+    assert list(run.glob("*.npz")) == []
+
+
+def test_steps_beyond_the_runs_end_are_said_to_be_missing(pagesim, tmp_path):
+    config = write_experiment(tmp_path, allocators="[{kind: paged, block_size: 16}]")
+    ended = pagesim("kernel", config, *SMALL, "--snapshot", "end", "--steps", 3)
+    assert ended.returncode == 0 and "the run ends after 1 of 3 steps" in ended.stderr
 
 
 def test_a_corrupted_entry_ends_in_1_and_names_who_changed(pagesim, snapshot):
@@ -71,13 +95,31 @@ def test_a_corrupted_entry_ends_in_1_and_names_who_changed(pagesim, snapshot):
     assert "unchanged to the last bit: the outputs of 2 others" in ended.stdout
 
 
+def test_the_last_of_several_steps_is_corrupted_however_many_run_by_then(pagesim, tmp_path):
+    config = write_experiment(tmp_path, allocators="[{kind: paged, block_size: 16}]")
+    ended = pagesim("kernel", config, *SMALL, "--snapshot", 0, "--steps", 4, "--corrupt", "0:0", "--json")
+    document = json.loads(ended.stdout)
+    assert ended.returncode == 1 and document["rows"][0]["num_seqs"] == 1
+    assert document["corruption"]["changed"] == [0, document["corruption"]["other_place"]]
+
+
+def test_sequences_are_named_by_their_places_before_some_were_chosen(pagesim, tmp_path):
+    path = tmp_path / "long.npz"
+    from_rows([[i] for i in range(9)], [1] * 9, 4, 9).save(path)
+    document = json.loads(pagesim("kernel", path, *SMALL, "--sequences", 2, "--corrupt", "5:0", "--json").stdout)
+    assert document["corruption"]["changed"] == [5, 6] and document["corruption"]["unchanged"] == [0, 8]
+    assert {row["where"][0] for row in document["rows"]} <= {0, 5, 6, 8}
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
     (("--heads", "3/2"), "--heads must be query heads and KV heads that divide them, such as 32/8, got '3/2'"),
     (("--dtype", "int8"), "--dtype must be one of bf16, fp16, fp32, got 'int8'"),
     (("--corrupt", "one"), "--corrupt must be a sequence's place and a table entry"),
     (("--corrupt", "0:9", "--heads", "2/1", "--head-dim", "16"),
      "there is no entry 9 to corrupt; the sequence uses entries 0 to 1"),
+    (("--corrupt", "9:0", "--heads", "2/1", "--head-dim", "16"), "there is no sequence 9 to corrupt among the 4"),
     (("--steps", "2"), "is a snapshot of one step"),
+    (("--snapshot", "end"), "is a snapshot of one step"),
     (("--device", "tpu"), "--device must be auto, cuda or cpu, got 'tpu'"),
 ])
 def test_what_cannot_be_is_refused_with_2(pagesim, snapshot, arguments, message):
@@ -98,8 +140,9 @@ def test_a_gpu_that_is_not_there_ends_in_3(pagesim, snapshot):
     assert ended.returncode == 3 and "needs a CUDA GPU and finds none; --device cpu runs" in ended.stderr
 
 
-def test_without_torch_it_says_which_extra_to_install(snapshot):
-    code = "import sys; sys.modules['torch'] = None; from pagesim.cli.main import main; main()"
+@pytest.mark.parametrize("missing", ["torch", "triton"])
+def test_without_torch_or_triton_it_says_which_extra_to_install(snapshot, missing):
+    code = f"import sys; sys.modules[{missing!r}] = None; from pagesim.cli.main import main; main()"
     ended = subprocess.run([sys.executable, "-c", code, "kernel", str(snapshot)], capture_output=True, text=True,
                            timeout=300)
     assert ended.returncode == 3 and "pip install 'pagesim[kernel]'" in ended.stderr and "Traceback" not in ended.stderr
