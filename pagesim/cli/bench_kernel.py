@@ -45,13 +45,13 @@ def bench_kernel(
         "Order of a block's dimensions; repeatable."))] = [],
     dtype: Annotated[str, typer.Option(metavar="bf16|fp16|fp32|fp8", help=(
         "Of queries and cache; fp8 is a cache in e4m3 with scales, under queries in bf16."))] = "bf16",
-    when: Annotated[str, typer.Option("--snapshot", metavar="MOMENT", help=(
-        "Of a config: peak, end, a step's number, or a time such as 12.5s."))] = "peak",
+    when: Annotated[str | None, typer.Option("--snapshot", metavar="MOMENT", help=(
+        "Of a config: peak, the default, end, a step's number, or a time such as 12.5s."))] = None,
     overrides: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help=(
         "Replace one key of a config; may be repeated."))] = [],
     heads: Annotated[str | None, typer.Option(metavar="Q/KV", help=(
         "Query and KV heads of a snapshot; by default its model's."))] = None,
-    head_dim: Annotated[int | None, typer.Option(help="By default the model's.")] = None,
+    head_dim: Annotated[int | None, typer.Option(min=1, max=256, help="By default the model's.")] = None,
     filter: Annotated[str, typer.Option("--filter", metavar="TEXT", help="Only cases whose key contains this.")] = "",
     repeat: Annotated[int, typer.Option(min=1, help="Graph replays whose median is taken.")] = 15,
     seed: Annotated[int, typer.Option(help="Of contents and tables.")] = 0,
@@ -68,12 +68,17 @@ def bench_kernel(
     _require_extra()
     from pagesim.kernels.bench import DTYPES, make_cases
     from pagesim.kernels.pool import LAYOUTS
+    from pagesim.kernels.workloads import TABLES
 
-    for option, value, allowed in [("--dtype", dtype, DTYPES), *(("--layout", name, LAYOUTS) for name in layout)]:
+    for option, value, allowed in [("--dtype", dtype, DTYPES), *(("--layout", name, LAYOUTS) for name in layout),
+                                   *(("--tables", kind, TABLES) for kind in tables)]:
         if value not in allowed:
             raise InputError(f"{option} must be one of {', '.join(allowed)}, got {value!r}")
     if resume and output is None:
         raise InputError("--resume needs --output, the folder of the earlier run")
+    if not sources and (heads, head_dim, when, overrides) != (None, None, None, []):
+        raise InputError("--heads, --head-dim, --snapshot and --set need a config or snapshot; built-in batches are "
+                         "what they are")
     chosen = _builtin(workload or ([] if sources else _DEFAULT_WORKLOADS))
     for source in sources:
         chosen += [_simulated(name, found, heads, head_dim)
@@ -116,13 +121,13 @@ def _builtin(names: "list[str] | tuple[str, ...]") -> "list[Workload]":
     return [known[name] for name in names]
 
 
-def _tables(source: Path, when: str, overrides: tuple[str, ...], *, quiet: bool) -> "list[tuple[str, BlockTables]]":
+def _tables(source: Path, when: str | None, overrides: tuple[str, ...], *, quiet: bool) -> "list[tuple[str, BlockTables]]":
     """Named block tables: of a snapshot, or of each case of a config at that moment."""
     from pagesim.core.blocktables import load
 
     if source.suffix == ".npz":
-        if overrides:
-            raise InputError(f"{source} is a snapshot; --set needs a config")
+        if overrides or when is not None:
+            raise InputError(f"{source} is a snapshot; --snapshot and --set need a config")
         tables = load(source)
         return [(_named(tables, source.stem), tables)]
     from pagesim.cli.first_use import compile_first
@@ -131,7 +136,7 @@ def _tables(source: Path, when: str, overrides: tuple[str, ...], *, quiet: bool)
 
     cases = load_config(source, overrides).cases
     compile_first([case.allocator for case in cases], quiet=quiet)
-    made = [snapshot(case, moment(when)) for case in cases]
+    made = [snapshot(case, moment(when or "peak")) for case in cases]
     return [(_named(tables, source.stem), tables) for tables in made]
 
 

@@ -58,11 +58,20 @@ def test_an_mla_model_is_not_measured_as_another(pagesim, tmp_path):
 @pytest.mark.parametrize("arguments, message", [
     (("--workload", "W9"), "--workload must be one of W1"), (("--kernel", "fast"), "kernel must be one of ours"),
     (("--dtype", "int8"), "--dtype must be one of bf16, fp16, fp32, fp8"), (("--layout", "DHN"), "--layout must be one of NHD, HND"),
+    (("--tables", "spread"), "--tables must be one of contiguous, simulated"),
+    (("--heads", "8/8"), "--heads, --head-dim, --snapshot and --set need a config or snapshot"),
     (("--resume",), "--resume needs --output"),
 ])
 def test_a_wrong_option_says_what_is_allowed(pagesim, arguments, message):
     ended = pagesim("bench-kernel", "--dry-run", *arguments)
     assert ended.code == 2 and message in ended.err
+
+
+def test_a_snapshot_is_of_one_moment_and_head_dims_are_those_of_the_kernels(pagesim, snapshot):
+    for options, message in ((("--snapshot", "end"), "--snapshot and --set need a config"),
+                             (("--head-dim", 512), "Invalid value for '--head-dim'")):
+        ended = pagesim("bench-kernel", snapshot, "--dry-run", *options)
+        assert ended.code == 2 and message in ended.err
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="about machines without a GPU")
