@@ -166,7 +166,8 @@ def _model(known: dict | None, heads: str | None, head_dim: int | None, layers: 
             raise InputError(f"--heads must be query heads and KV heads that divide them, such as 32/8, got {heads!r}")
     torch_dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[dtype]
     cache_dtype = torch_dtype if kv_cache_dtype == "auto" else torch.float8_e4m3fn
-    return Model(int(q), int(kv), head_dim or shape["head_dim"], layers, torch_dtype, cache_dtype, layout)
+    return Model(int(q), int(kv), head_dim or shape["head_dim"], layers, torch_dtype, cache_dtype, layout,
+                 shape.get("latent_dim"))
 
 
 def _choose(tables: "list[BlockTables]", count: int,

@@ -49,8 +49,9 @@ def headlines(tables: "list[BlockTables]", chosen: "list[BlockTables]", snapshot
         lines.append(f"taken of these: {taken.num_seqs}, {how} ({int(taken.lengths.sum()):,} tokens); their blocks "
                      f"renumbered in order into a pool of {taken.num_blocks:,}")
     name = f"{origin['model']['name']}: " if origin.get("model") else ""
-    lines.append(f"{name}{model.num_q_heads}/{model.num_kv_heads} heads of {model.head_dim}, layers: {model.layers}, "
-                 f"{str(model.dtype)[6:]}, cache {str(model.cache_dtype)[6:]}, {model.layout}")
+    latent = f" with a latent of {model.latent_dim}" if model.latent_dim else ""
+    lines.append(f"{name}{model.num_q_heads}/{model.num_kv_heads} heads of {model.head_dim}{latent}, "
+                 f"layers: {model.layers}, {str(model.dtype)[6:]}, cache {str(model.cache_dtype)[6:]}, {model.layout}")
     if device == "cpu":
         lines.append("on the CPU the kernels run in Triton's interpreter: right or wrong shows, not how fast")
     return lines

@@ -111,6 +111,17 @@ def test_sequences_are_named_by_their_places_before_some_were_chosen(pagesim, tm
     assert {row["where"][0] for row in document["rows"]} <= {0, 5, 6, 8}
 
 
+def test_an_mla_model_decodes_over_its_latent_cache(pagesim, tmp_path):
+    model = {"name": "tiny-mla", "layers": 3, "num_q_heads": 4, "num_kv_heads": 1, "head_dim": 24, "latent_dim": 16}
+    from_rows([[5, 1], [3]], [8, 2], 4, 9, origin={"model": model}).save(tmp_path / "peak.npz")
+    ended = pagesim("kernel", tmp_path / "peak.npz", "--dtype", "fp32", "--device", "cpu")
+    assert ended.returncode == 0, ended.stderr
+    assert "tiny-mla: 4/1 heads of 24 with a latent of 16" in ended.stdout
+    assert "decode (mla)" in ended.stdout and "prefill" not in ended.stdout
+    ended = pagesim("kernel", tmp_path / "peak.npz", "--kv-cache-dtype", "fp8", "--device", "cpu")
+    assert ended.returncode == 2 and "MLA caches one vector a token" in ended.stderr
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
     (("--heads", "3/2"), "--heads must be query heads and KV heads that divide them, such as 32/8, got '3/2'"),
     (("--dtype", "int8"), "--dtype must be one of bf16, fp16, fp32, got 'int8'"),
