@@ -3,9 +3,14 @@ import pytest
 torch = pytest.importorskip("torch", reason="the kernels need torch")
 pytest.importorskip("triton", reason="the kernels need triton")
 
+from far import FAR, far_like
+from pairwise import pairwise
+
 from pagesim.errors import InputError
 from pagesim.kernels.cache_write import write_cache
 from pagesim.kernels.pool import poisoned_pool
+
+FP16, BF16, FP32, FP8 = torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn
 
 
 def new_tokens(num_tokens, heads, dim, dtype, device, seed=0):
@@ -18,21 +23,45 @@ def rows(cache, layout):
     return (cache if layout == "NHD" else cache.transpose(1, 2)).flatten(0, 1)
 
 
-@pytest.mark.parametrize("layout", ["NHD", "HND"])
-@pytest.mark.parametrize(("block_size", "heads", "dim", "dtype"), [
-    (1, 2, 64, torch.float16), (3, 1, 80, torch.bfloat16), (16, 8, 128, torch.bfloat16), (24, 3, 96, torch.float32)])
-def test_each_token_lands_in_its_slot_and_no_other_slot_changes(layout, block_size, heads, dim, dtype, device):
-    num_blocks = -(-40 // block_size)
-    k, v = new_tokens(21, heads, dim, dtype, device)
-    slots = torch.randperm(num_blocks * block_size, generator=torch.Generator().manual_seed(1))[:21].to(device)
-    k_cache, v_cache = (poisoned_pool(num_blocks, block_size, heads, dim, layout=layout, dtype=dtype,
+MATRIX = pairwise({
+    "dtypes": [(FP16, FP16), (BF16, BF16), (FP32, FP32), (FP16, FP8), (BF16, FP8), (FP32, FP8)],
+    "block_size": [1, 3, 8, 16, 24, 64, 192, 256],
+    "heads": [1, 2, 3, 8],
+    "dim": [64, 80, 96, 128, 192, 256],
+    "layout": ["NHD", "HND"],
+    "num_tokens": [0, 1, "b - 1", "b", "b + 1", "2 b + 75"],
+})
+
+
+@pytest.mark.parametrize("row", MATRIX,
+                         ids=lambda row: "-".join(str(v).replace("torch.", "").replace(" ", "") for v in row.values()))
+def test_each_token_lands_in_its_slot_and_no_other_slot_changes(row, device):
+    (dtype, cache_dtype), b, layout = row["dtypes"], row["block_size"], row["layout"]
+    num_tokens = {"b - 1": b - 1, "b": b, "b + 1": b + 1, "2 b + 75": 2 * b + 75}.get(row["num_tokens"],
+                                                                                      row["num_tokens"])
+    num_blocks = -(-2 * num_tokens // b) + 1
+    scales = (0.5, 4.0) if cache_dtype == FP8 else (1.0, 1.0)
+    k, v = new_tokens(num_tokens, row["heads"], row["dim"], dtype, device)
+    slots = torch.randperm(num_blocks * b, generator=torch.Generator().manual_seed(1))[:num_tokens].to(device)
+    k_cache, v_cache = (poisoned_pool(num_blocks, b, row["heads"], row["dim"], layout=layout, dtype=cache_dtype,
                                       device=device) for _ in range(2))
-    write_cache(k, v, k_cache, v_cache, slots, layout=layout)
-    for new, cache in ((k, k_cache), (v, v_cache)):
-        stored = rows(cache, layout)
-        assert torch.equal(stored[slots], new)
+    write_cache(k, v, k_cache, v_cache, slots, layout=layout, k_scale=scales[0], v_scale=scales[1])
+    for new, cache, scale in ((k, k_cache, scales[0]), (v, v_cache, scales[1])):
+        stored = rows(cache, layout).float()
+        assert torch.equal(stored[slots], (new.float() / scale).to(cache_dtype).float())
         stored[slots] = float("nan")
         assert stored.isnan().all()
+
+
+@pytest.mark.parametrize(("block_size", "far", "block_stride"), FAR)
+def test_addresses_are_64_bit(block_size, far, block_stride, device):
+    k, v = new_tokens(2 * block_size, 1, 64, FP16, device)
+    near = torch.empty((2, block_size, 1, 64), dtype=FP8, device=device)
+    k_cache, v_cache = (far_like(near, far, block_stride) for _ in range(2))
+    slots = torch.arange(2 * block_size, device=device).flip(0)
+    write_cache(k, v, k_cache, v_cache, slots + far * block_size, layout="NHD")
+    for new, cache in ((k, k_cache), (v, v_cache)):
+        assert torch.equal(cache[far:].float().reshape(-1, 1, 64)[slots], new.to(FP8).float())
 
 
 def test_a_negative_slot_is_padding_and_skipped(device):

@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the kernels need torch")
 pytest.importorskip("triton", reason="the kernels need triton")
 
+from far import FAR, address_space, far_case
 from pairwise import pairwise
 
 from pagesim.errors import InputError
@@ -37,7 +38,7 @@ def ragged(block_size: int) -> list[int]:
 
 
 MATRIX = pairwise({
-    "dtypes": [(FP16, FP16), (BF16, BF16), (FP32, FP32), (FP16, FP8), (BF16, FP8)],
+    "dtypes": [(FP16, FP16), (BF16, BF16), (FP32, FP32), (FP16, FP8), (BF16, FP8), (FP32, FP8)],
     "block_size": [1, 3, 8, 16, 24, 64, 192, 256],
     "group": [1, 3, 4, 5, 8, 24],
     "num_kv_heads": [1, 2],
@@ -176,38 +177,11 @@ def test_interleaved_strided_pools_are_read_in_place(device):  # bugs 2, 6
     assert torch.equal(run(replace(case, k_cache=k_cache, v_cache=v_cache)), run(case))
 
 
-def address_space(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> torch.Tensor:
-    """Memory that is not touched and so takes no room on the CPU; a small machine may refuse it still."""
-    try:
-        return torch.empty(shape, dtype=dtype, device=device)
-    except RuntimeError as error:
-        pytest.skip(f"no address space for {shape} of {dtype}: {error}")
-
-
-def far_pool(case: Case, far: int, num_blocks: int, block_stride: int, device: str) -> Case:
-    """The same case with its blocks at the end of a pool that is mostly address space; block b becomes ``far + b``."""
-    span = (num_blocks - 1) * block_stride + case.k_cache[0].numel()
-    pools = []
-    for cache in (case.k_cache, case.v_cache):
-        memory = address_space((span,), cache.dtype, device)
-        pool = memory.as_strided((num_blocks, *cache.shape[1:]), (block_stride, *cache.stride()[1:]))
-        pool[far:far + len(cache)] = cache
-        pools.append(pool)
-    return replace(case, k_cache=pools[0], v_cache=pools[1], block_table=case.block_table + far)
-
-
-@pytest.mark.parametrize(("block_size", "far", "block_stride"), [
-    (1, 70_000, 64),             # bug 4: ids above 65,535
-    (1, 8_500_000, 64),          # bug 5: more blocks than fit into 23 bits
-    (16, 2_000_000, 1100),       # bugs 1, 2: id · stride past 2^31
-    (16, 2_067, 16 * 64 * 65 * 16),  # bug 6: packed layers, a stride of a million elements, past 2^31 at id 2,066
-    (16, 4_000_000, 1100),       # bug 3: past 2^32
-])
+@pytest.mark.parametrize(("block_size", "far", "block_stride"), FAR)
 def test_addresses_are_64_bit(block_size, far, block_stride, device):
     case = make_case([40, 17], num_q_heads=1, num_kv_heads=1, block_size=block_size, dtype=FP16, cache_dtype=FP8,
                      device=device)
-    moved = far_pool(case, far, far + len(case.k_cache), block_stride, device)
-    assert torch.equal(run(moved), run(case))
+    assert torch.equal(run(far_case(case, far, block_stride)), run(case))
 
 
 def test_offsets_of_partial_results_are_64_bit(device):  # bug 31

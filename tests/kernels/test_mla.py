@@ -1,15 +1,18 @@
 """Decode over a latent cache against the definition: keys are whole vectors, values their latent part."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="the kernels need torch")
 pytest.importorskip("triton", reason="the kernels need triton")
 
+from far import FAR, far_case
 from pairwise import pairwise
 
 from pagesim.errors import InputError
-from pagesim.kernels.cases import make_case
+from pagesim.kernels.cases import Case, make_case
 from pagesim.kernels.check import compare
 from pagesim.kernels.decode import make_workspace
 from pagesim.kernels.mla import decode_mla
@@ -19,27 +22,32 @@ from pagesim.kernels.split import split
 FP16, BF16, FP32 = torch.float16, torch.bfloat16, torch.float32
 
 
-def run(lengths, *, device, num_heads=16, q_len=1, latent_dim=64, rope_dim=16, block_size=16, dtype=FP32, item=64,
-        plan=None, tile_tokens=32):
+def run(lengths, *, device, num_heads=16, q_len=1, latent_dim=64, rope_dim=16, block_size=16, dtype=FP32, **options):
     """Output and expected output; unused slots are NaN, as is the output before."""
     case = make_case(lengths, num_q_heads=num_heads, num_kv_heads=1, head_dim=latent_dim + rope_dim, q_len=q_len,
                      dtype=dtype, block_size=block_size, device=device)
-    cache = case.k_cache[:, :, 0]
-    plan = plan or split(case.lengths, item, device=device, q_len=q_len)
+    return attend(case, latent_dim, **options), expected(case, latent_dim)
+
+
+def attend(case: Case, latent_dim: int, *, item=64, plan=None) -> torch.Tensor:
+    num_seqs, q_len, num_heads, dim = case.q.shape
+    plan = plan or split(case.lengths, item, device=case.q.device, q_len=q_len)
     workspace = make_workspace(plan.num_parts, q_len, num_heads, latent_dim, case.q.device)
     workspace.out.fill_(float("nan"))
-    scale = (latent_dim + rope_dim) ** -0.5
-    out = decode_mla(case.q, cache, case.block_table, case.lengths_tensor(), plan, latent_dim=latent_dim, scale=scale,
-                     out=case.q.new_full((len(lengths), q_len, num_heads, latent_dim), float("nan")),
-                     workspace=workspace, tile_tokens=tile_tokens)
-    expected = paged_attention(case.q, case.k_cache, case.k_cache[..., :latent_dim], case.block_table, lengths,
-                               layout="NHD", scale=scale)
-    return out, expected
+    return decode_mla(case.q, case.k_cache[:, :, 0], case.block_table, case.lengths_tensor(), plan,
+                      latent_dim=latent_dim, scale=dim ** -0.5,
+                      out=case.q.new_full((num_seqs, q_len, num_heads, latent_dim), float("nan")),
+                      workspace=workspace, tile_tokens=32)
+
+
+def expected(case: Case, latent_dim: int) -> torch.Tensor:
+    return paged_attention(case.q, case.k_cache, case.k_cache[..., :latent_dim], case.block_table,
+                           case.lengths.tolist(), layout="NHD", scale=case.q.shape[-1] ** -0.5)
 
 
 MATRIX = pairwise({
     "dtype": [FP16, BF16, FP32],
-    "block_size": [1, 3, 16, 64],
+    "block_size": [1, 3, 8, 16, 24, 64, 256],
     "num_heads": [1, 5, 16, 40],
     "dims": [(512, 64), (256, 32), (96, 24)],
     "q_len": [1, 2],
@@ -62,6 +70,31 @@ def test_latent_decode_equals_the_definition_and_never_sees_poison(row, device):
 def test_parts_beyond_the_length_merge_to_nothing(device):
     out, expected = run([0, 1, 70], device=device, plan=split(np.array([300, 300, 300]), 64, device=device))
     assert compare(out, expected).passed
+
+
+@pytest.mark.parametrize("item", [1, 11, 80])
+@pytest.mark.parametrize("q_len", [1, 4])
+def test_any_number_of_parts_gives_the_same_rows(item, q_len, device):
+    assert compare(*run([0, 1, 2, 33], item=item, q_len=q_len, num_heads=2, device=device)).passed
+
+
+def test_logits_far_below_any_sentinel_are_still_weighed(device):
+    case = make_case([40, 3], num_kv_heads=1, head_dim=80, dtype=FP32, device=device)
+    far = replace(case, q=case.q.abs() * 1e4, k_cache=case.k_cache.abs() * -100)
+    assert compare(attend(far, 64), expected(far, 64)).passed
+
+
+def test_nothing_is_read_behind_a_table_row(device):
+    case = make_case([16, 48, 33], num_kv_heads=1, head_dim=80, dtype=FP32, device=device)
+    wide = torch.full((3, 7), torch.iinfo(torch.int32).max, dtype=torch.int32, device=device)
+    wide[:, :3] = torch.where(case.block_table == 0, torch.iinfo(torch.int32).max, case.block_table)
+    assert torch.equal(attend(replace(case, block_table=wide[:, :3]), 64), attend(case, 64))
+
+
+@pytest.mark.parametrize(("block_size", "far", "block_stride"), FAR)
+def test_addresses_are_64_bit(block_size, far, block_stride, device):
+    case = make_case([40, 17], num_q_heads=2, num_kv_heads=1, block_size=block_size, device=device)
+    assert torch.equal(attend(far_case(case, far, block_stride), 48), attend(case, 48))
 
 
 def test_what_does_not_fit_is_refused(device):

@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the kernels need torch")
 pytest.importorskip("triton", reason="the kernels need triton")
 
+from far import FAR, far_case
 from pairwise import pairwise
 
 from pagesim.kernels.cases import Case, make_case
@@ -44,27 +45,60 @@ def make_chunks(lengths: list[int], q_lens: list[int], **options) -> Chunks:
 
 
 MATRIX = pairwise({
-    "dtypes": [(FP16, FP16), (BF16, BF16), (FP32, FP32), (BF16, FP8)],
+    "dtypes": [(FP16, FP16), (BF16, BF16), (FP32, FP32), (FP16, FP8), (BF16, FP8), (FP32, FP8)],
     "block_size": [1, 3, 8, 16, 24, 64],
-    "group": [1, 3, 4, 7, 24],
+    "group": [1, 3, 4, 8, 24],
     "num_kv_heads": [1, 2],
-    "head_dim": [64, 80, 128, 256],
+    "head_dim": [64, 80, 96, 128, 192, 256],
     "layout": ["NHD", "HND"],
     "window": [None, None, 0, 90],
     "softcap": [None, None, 5.0],
-    "chunks": [([1, 37, 70], [1, 37, 70]), ([200, 90, 33], [17, 40, 1]), ([129, 64, 0], [3, 64, 0])],
+    "chunk": ["whole", "half", "last"],
 })
+
+
+def chunks(kind: str, lengths: list[int]) -> list[int]:
+    """Queries of each sequence: the whole prompt, its second half, or a few of which not every sequence has any."""
+    return {"whole": lengths, "half": [(n + 1) // 2 for n in lengths],
+            "last": [min(n, 5 * (i % 4)) for i, n in enumerate(lengths)]}[kind]
 
 
 @pytest.mark.parametrize("row", MATRIX,
                          ids=lambda row: "-".join(str(v).replace("torch.", "").replace(" ", "") for v in row.values()))
 def test_prefill_equals_the_definition_and_never_sees_poison(row, device):
-    lengths, q_lens = row["chunks"]
     dtype, cache_dtype = row["dtypes"]
-    make_chunks(lengths, q_lens, num_q_heads=row["group"] * row["num_kv_heads"], num_kv_heads=row["num_kv_heads"],
-                head_dim=row["head_dim"], dtype=dtype, cache_dtype=cache_dtype, block_size=row["block_size"],
-                layout=row["layout"], window=row["window"], softcap=row["softcap"], device=device,
+    b = row["block_size"]
+    lengths = [0, 1, b - 1, b, b + 1, 2 * b + 70]
+    make_chunks(lengths, chunks(row["chunk"], lengths), num_q_heads=row["group"] * row["num_kv_heads"],
+                num_kv_heads=row["num_kv_heads"], head_dim=row["head_dim"], dtype=dtype, cache_dtype=cache_dtype,
+                block_size=b, layout=row["layout"], window=row["window"], softcap=row["softcap"], device=device,
                 k_scale=0.5 if cache_dtype == FP8 else 1.0, v_scale=3.0 if cache_dtype == FP8 else 1.0).assert_right()
+
+
+@pytest.mark.parametrize("group", [7, 17, 71])
+def test_groups_that_are_no_power_of_two_stay_within_their_kv_head(group, device):
+    make_chunks([30, 9], [13, 9], num_q_heads=2 * group, num_kv_heads=2, device=device).assert_right()
+
+
+@pytest.mark.parametrize("block_size", [40, 192, 256])
+def test_blocks_and_tiles_need_not_divide_each_other(block_size, device):
+    make_chunks([block_size - 1, block_size + 1, 2 * block_size + 70], [20, 30, 40], num_q_heads=1, num_kv_heads=1,
+                block_size=block_size, device=device).assert_right()
+
+
+def test_nothing_is_read_behind_a_table_row(device):
+    case = make_chunks([16, 48, 33], [3, 48, 20], device=device).case
+    wide = torch.full((3, 7), torch.iinfo(torch.int32).max, dtype=torch.int32, device=device)
+    wide[:, :3] = torch.where(case.block_table == 0, torch.iinfo(torch.int32).max, case.block_table)
+    Chunks(replace(case, block_table=wide[:, :3]), [3, 48, 20]).assert_right()
+
+
+@pytest.mark.parametrize(("block_size", "far", "block_stride"), FAR)
+def test_addresses_are_64_bit(block_size, far, block_stride, device):
+    near = make_chunks([40, 17], [9, 17], num_q_heads=1, num_kv_heads=1, block_size=block_size, dtype=FP16,
+                       cache_dtype=FP8, device=device)
+    moved = Chunks(far_case(near.case, far, block_stride), near.q_lens)
+    assert all(map(torch.equal, moved.run(), near.run()))
 
 
 def test_a_prompt_in_chunks_gives_the_rows_of_the_whole_prompt(device):
@@ -88,6 +122,23 @@ def test_logits_far_below_any_sentinel_are_still_weighed(device):
     chunks = make_chunks([70], [20], dtype=FP32, device=device)
     case = replace(chunks.case, q=chunks.case.q.abs() * 1e4, k_cache=chunks.case.k_cache.abs() * -100)
     Chunks(case, [20]).assert_right()
+
+
+def test_softcap_survives_scores_a_thousand_times_the_cap(device):
+    chunks = make_chunks([70, 3], [20, 3], dtype=FP32, softcap=0.01, device=device)
+    chunks.case.q.mul_(10)
+    chunks.assert_right()
+
+
+def test_interleaved_strided_pools_are_read_in_place(device):
+    chunks = make_chunks([50, 17], [20, 17], device=device)
+    blocks, size, heads, dim = chunks.case.k_cache.shape
+    pool = torch.full((blocks, 3, size, 2, heads + 1, dim), float("nan"), dtype=FP16, device=device)
+    k_cache, v_cache = pool[:, 1, :, 0, :heads], pool[:, 1, :, 1, :heads]
+    k_cache.copy_(chunks.case.k_cache)
+    v_cache.copy_(chunks.case.v_cache)
+    moved = Chunks(replace(chunks.case, k_cache=k_cache, v_cache=v_cache), chunks.q_lens)
+    assert all(map(torch.equal, moved.run(), chunks.run()))
 
 
 def test_without_queries_nothing_is_launched(device):

@@ -19,6 +19,7 @@ from pagesim.kernels.validate import check_table
     ([[0, 1], [2, 3]], [-1, 8], "sequence 0 has -1 tokens"),
     ([[0, 1], [2, 1]], [5, 5], "block 1 is used twice: by sequence 0 entry 1 and by sequence 1 entry 1"),
     ([[0, 0], [2, 1]], [5, 5], "block 0 is used twice: by sequence 0 entry 0 and by sequence 0 entry 1"),
+    ([[0, 1, 2, 3, 4], [20, 21, 22, 23, 24]], [5, 5], "sequence 1 entry 0 is block 20"),  # bug 22: slots, not blocks
 ])
 def test_a_wrong_entry_is_named(table, lengths, message):
     with pytest.raises(InputError, match=message):
