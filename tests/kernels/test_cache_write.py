@@ -4,6 +4,7 @@ torch = pytest.importorskip("torch", reason="the kernels need torch")
 pytest.importorskip("triton", reason="the kernels need triton")
 
 from far import FAR, far_like
+from guarded import guarded
 from pairwise import pairwise
 
 from pagesim.errors import InputError
@@ -41,10 +42,11 @@ def test_each_token_lands_in_its_slot_and_no_other_slot_changes(row, device):
                                                                                       row["num_tokens"])
     num_blocks = -(-2 * num_tokens // b) + 1
     scales = (0.5, 4.0) if cache_dtype == FP8 else (1.0, 1.0)
-    k, v = new_tokens(num_tokens, row["heads"], row["dim"], dtype, device)
-    slots = torch.randperm(num_blocks * b, generator=torch.Generator().manual_seed(1))[:num_tokens].to(device)
-    k_cache, v_cache = (poisoned_pool(num_blocks, b, row["heads"], row["dim"], layout=layout, dtype=cache_dtype,
-                                      device=device) for _ in range(2))
+    k, v = map(guarded, new_tokens(num_tokens, row["heads"], row["dim"], dtype, device))
+    slots = torch.randperm(num_blocks * b, generator=torch.Generator().manual_seed(1))[:num_tokens]
+    slots = guarded(slots.to(device))
+    k_cache, v_cache = (guarded(poisoned_pool(num_blocks, b, row["heads"], row["dim"], layout=layout,
+                                              dtype=cache_dtype, device=device)) for _ in range(2))
     write_cache(k, v, k_cache, v_cache, slots, layout=layout, k_scale=scales[0], v_scale=scales[1])
     for new, cache, scale in ((k, k_cache, scales[0]), (v, v_cache, scales[1])):
         stored = rows(cache, layout).float()

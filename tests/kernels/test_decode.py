@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", reason="the kernels need torch")
 pytest.importorskip("triton", reason="the kernels need triton")
 
 from far import FAR, address_space, far_case
+from guarded import guarded
 from pairwise import pairwise
 
 from pagesim.errors import InputError
@@ -130,8 +131,21 @@ def test_nothing_is_read_behind_a_table_row(device):  # bugs 11, 12
     assert_right(run(replace(case, block_table=wide[:, :3])), case)
 
 
+@pytest.mark.parametrize("block_size", [1, 16, 24])
+@pytest.mark.parametrize("window", [None, 20])
+def test_nothing_is_touched_behind_any_tensor(block_size, window, device):  # bug 12
+    case = make_case([70, 3, 130], q_len=2, window=window, block_size=block_size, spare_blocks=0, device=device)
+    plan = split(case.lengths, 64, device=device, q_len=2, window=window)
+    workspace = make_workspace(plan.num_parts, 2, 4, 64, case.q.device)
+    inside = replace(case, q=guarded(case.q), k_cache=guarded(case.k_cache), v_cache=guarded(case.v_cache),
+                     block_table=guarded(case.block_table))
+    plan = Split(guarded(plan.items), guarded(plan.cuts), plan.num_parts)
+    assert_right(run(inside, plan=plan, workspace=Workspace(guarded(workspace.out), guarded(workspace.log_sum)),
+                     out=guarded(case.poisoned_out())), case)
+
+
 def test_padded_items_and_a_poisoned_workspace_change_nothing(device):  # bug 25
-    case = make_case([0, 1, 70, 130], device=device)
+    case = make_case([40, 1, 130, 0], device=device)
     plan = split(case.lengths, 64, device=device, pad_items=20, pad_cuts=9)
     workspace = make_workspace(plan.num_parts + 3, 1, 4, 64, case.q.device)
     workspace.out.fill_(float("nan"))

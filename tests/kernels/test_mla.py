@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch", reason="the kernels need torch")
 pytest.importorskip("triton", reason="the kernels need triton")
 
 from far import FAR, far_case
+from guarded import guarded
 from pairwise import pairwise
 
 from pagesim.errors import InputError
@@ -36,7 +37,7 @@ def attend(case: Case, latent_dim: int, *, item=64, plan=None) -> torch.Tensor:
     workspace.out.fill_(float("nan"))
     return decode_mla(case.q, case.k_cache[:, :, 0], case.block_table, case.lengths_tensor(), plan,
                       latent_dim=latent_dim, scale=dim ** -0.5,
-                      out=case.q.new_full((num_seqs, q_len, num_heads, latent_dim), float("nan")),
+                      out=guarded(case.q.new_full((num_seqs, q_len, num_heads, latent_dim), float("nan"))),
                       workspace=workspace, tile_tokens=32)
 
 
@@ -89,6 +90,14 @@ def test_nothing_is_read_behind_a_table_row(device):
     wide = torch.full((3, 7), torch.iinfo(torch.int32).max, dtype=torch.int32, device=device)
     wide[:, :3] = torch.where(case.block_table == 0, torch.iinfo(torch.int32).max, case.block_table)
     assert torch.equal(attend(replace(case, block_table=wide[:, :3]), 64), attend(case, 64))
+
+
+@pytest.mark.parametrize("block_size", [1, 16, 24])
+def test_nothing_is_touched_behind_any_tensor(block_size, device):
+    case = make_case([70, 3, 130], num_kv_heads=1, head_dim=80, dtype=FP32, q_len=2, block_size=block_size,
+                     spare_blocks=0, device=device)
+    inside = replace(case, q=guarded(case.q), k_cache=guarded(case.k_cache), block_table=guarded(case.block_table))
+    assert compare(attend(inside, 64), expected(case, 64)).passed
 
 
 @pytest.mark.parametrize(("block_size", "far", "block_stride"), FAR)

@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch", reason="the kernels need torch")
 pytest.importorskip("triton", reason="the kernels need triton")
 
 from far import FAR, far_case
+from guarded import guarded
 from pairwise import pairwise
 
 from pagesim.kernels.cases import Case, make_case
@@ -26,10 +27,10 @@ class Chunks:
 
     def run(self) -> list[torch.Tensor]:
         """Output rows of each sequence."""
-        q = torch.cat([rows[len(rows) - n:] for rows, n in zip(self.case.q, self.q_lens, strict=True)])
+        q = guarded(torch.cat([rows[len(rows) - n:] for rows, n in zip(self.case.q, self.q_lens, strict=True)]))
         first = torch.tensor([0, *self.q_lens], dtype=torch.int32).cumsum(0, dtype=torch.int32).to(q.device)
         out = prefill(q, self.case.k_cache, self.case.v_cache, self.case.block_table, self.case.lengths_tensor(),
-                      first, max(self.q_lens), out=torch.full_like(q, float("nan")),
+                      first, max(self.q_lens), out=guarded(torch.full_like(q, float("nan"))),
                       tile_tokens=64 if q.shape[-1] <= 128 else 32, **self.case.options)
         return list(out.split(self.q_lens))
 
@@ -91,6 +92,14 @@ def test_nothing_is_read_behind_a_table_row(device):
     wide = torch.full((3, 7), torch.iinfo(torch.int32).max, dtype=torch.int32, device=device)
     wide[:, :3] = torch.where(case.block_table == 0, torch.iinfo(torch.int32).max, case.block_table)
     Chunks(replace(case, block_table=wide[:, :3]), [3, 48, 20]).assert_right()
+
+
+@pytest.mark.parametrize("block_size", [1, 16, 24])
+@pytest.mark.parametrize("window", [None, 20])
+def test_nothing_is_touched_behind_any_tensor(block_size, window, device):
+    case = make_case([70, 3, 130], q_len=40, window=window, block_size=block_size, spare_blocks=0, device=device)
+    Chunks(replace(case, k_cache=guarded(case.k_cache), v_cache=guarded(case.v_cache),
+                   block_table=guarded(case.block_table)), [40, 1, 30]).assert_right()
 
 
 @pytest.mark.parametrize(("block_size", "far", "block_stride"), FAR)
