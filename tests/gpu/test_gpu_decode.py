@@ -1,6 +1,7 @@
 """Both decode kernels on a GPU, every unused slot NaN, each row against the definition in float64."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -159,6 +160,22 @@ def test_queries_that_see_nothing_get_zeros_among_hundreds_of_empty_sequences(ho
     out = run(case, kernel)
     check(case, out)
     assert (out[0] == 0).all() and (out[-1, :2] == 0).all() and (out[-1, 2:] != 0).any()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kernel, block_size", [("hopper", 16), ("hopper", 64), ("hopper", 8), ("general", 16)])
+def test_no_entry_behind_a_sequences_end_is_followed(hopper, kernel, block_size):
+    case = make_case(
+        RAGGED,
+        num_q_heads=32,
+        num_kv_heads=8,
+        head_dim=128,
+        dtype=torch.bfloat16,
+        block_size=block_size,
+        device="cuda",
+    )
+    table = torch.where(case.block_table == 0, torch.iinfo(torch.int32).max, case.block_table)
+    assert torch.equal(run(replace(case, block_table=table), kernel), run(case, kernel))
 
 
 @pytest.mark.gpu

@@ -85,7 +85,8 @@ def test_stale_plan_entries_counters_and_partials_are_never_read(hopper, kernel)
 
 
 @pytest.mark.gpu
-def test_two_updates_without_a_wait_leave_each_launch_its_own_plan(hopper):
+@pytest.mark.parametrize("kernel", ["hopper", "general"])
+def test_two_updates_without_a_wait_leave_each_launch_its_own_plan(hopper, kernel):
     a = make_case(
         [3000] * 16, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda", seed=1
     )
@@ -98,7 +99,7 @@ def test_two_updates_without_a_wait_leave_each_launch_its_own_plan(hopper):
         device="cuda",
         seed=2,
     )
-    plan = plan_decode(a.q, a.k_cache, a.lengths, kernel="hopper", layout="NHD")
+    plan = plan_decode(a.q, a.k_cache, a.lengths, kernel=kernel, capacity_tokens=48_000, layout="NHD")
     arguments = [
         (c.q, c.k_cache, c.v_cache, c.block_table, c.lengths_tensor(), c.poisoned_out(), c) for c in (a, b) * 10
     ]

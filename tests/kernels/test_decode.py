@@ -24,7 +24,8 @@ FP16, BF16, FP32, FP8 = torch.float16, torch.bfloat16, torch.float32, torch.floa
 
 def run(case: Case, *, item: int = 64, plan: Split | None = None, **options) -> torch.Tensor:
     plan = plan or split(case.lengths, item, device=case.q.device, q_len=case.q.shape[1], window=case.options["window"])
-    tile = options.pop("tile_tokens", 64 if case.q.shape[-1] <= 128 else 32)  # as on a GPU, not the interpreter's own
+    small = None if case.q.is_cuda else 64 if case.q.shape[-1] <= 128 else 32  # the interpreter's own is longer
+    tile = options.pop("tile_tokens", small)
     return decode(case.q, case.k_cache, case.v_cache, case.block_table, case.lengths_tensor(), plan,
                   out=options.pop("out", case.poisoned_out()), tile_tokens=tile, **case.options, **options)
 

@@ -31,7 +31,7 @@ class Chunks:
         first = torch.tensor([0, *self.q_lens], dtype=torch.int32).cumsum(0, dtype=torch.int32).to(q.device)
         out = prefill(q, self.case.k_cache, self.case.v_cache, self.case.block_table, self.case.lengths_tensor(),
                       first, max(self.q_lens), out=guarded(torch.full_like(q, float("nan"))),
-                      tile_tokens=64 if q.shape[-1] <= 128 else 32, **self.case.options)
+                      tile_tokens=None if q.is_cuda else 64 if q.shape[-1] <= 128 else 32, **self.case.options)
         return list(out.split(self.q_lens))
 
     def assert_right(self) -> None:
