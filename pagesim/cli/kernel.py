@@ -12,6 +12,8 @@ from pagesim.cli.kernel_report import Outcome, headlines, show
 from pagesim.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from pagesim.config import Case
     from pagesim.core.blocktables import BlockTables
     from pagesim.kernels.contents import Model
@@ -84,12 +86,20 @@ def _choose_device(wanted: str) -> str:
         device = "cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu"
         if device == "cpu":
             os.environ["TRITON_INTERPRET"] = "1"
-        import triton  # noqa: F401
+        import numpy
+        import triton
     except ImportError as error:
         raise MissingExtra(f"kernel needs torch and triton ({error}): pip install 'pagesim[kernel]'") from None
     if wanted == "cuda" and device == "cpu":
         raise MissingExtra("--device cuda needs a CUDA GPU and finds none; --device cpu runs Triton's interpreter")
+    if device == "cpu" and _version(triton) < (3, 7) and _version(numpy) >= (2, 4):
+        raise MissingExtra(f"the interpreter of triton {triton.__version__} does not work with numpy "
+                           f"{numpy.__version__}: pip install 'numpy<2.4', or a torch that brings triton 3.7")
     return device
+
+
+def _version(module: "ModuleType") -> tuple[int, ...]:
+    return tuple(map(int, module.__version__.split(".")[:2]))
 
 
 def _place_and_entry(text: str | None) -> tuple[int, int] | None:

@@ -151,6 +151,14 @@ def test_a_gpu_that_is_not_there_ends_in_3(pagesim, snapshot):
     assert ended.returncode == 3 and "needs a CUDA GPU and finds none; --device cpu runs" in ended.stderr
 
 
+def test_an_interpreter_that_its_numpy_breaks_is_named(snapshot):
+    code = "import triton; triton.__version__ = '3.6.0'; import numpy; numpy.__version__ = '2.4.1'; " \
+           "from pagesim.cli.main import main; main()"
+    ended = subprocess.run([sys.executable, "-c", code, "kernel", str(snapshot), "--device", "cpu"],
+                           capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 3 and "pip install 'numpy<2.4'" in ended.stderr and "Traceback" not in ended.stderr
+
+
 @pytest.mark.parametrize("missing", ["torch", "triton"])
 def test_without_torch_or_triton_it_says_which_extra_to_install(snapshot, missing):
     code = f"import sys; sys.modules[{missing!r}] = None; from pagesim.cli.main import main; main()"
