@@ -190,10 +190,19 @@ def test_logits_far_below_any_sentinel_are_not_taken_for_masked(hopper, kernel):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kernel, block_size", [("hopper", 16), ("hopper", 1), ("general", 16), ("general", 1)])
+@pytest.mark.parametrize(
+    "kernel, block_size, num_kv_heads, head_dim",
+    [
+        ("hopper", 16, 8, 128),
+        ("hopper", 1, 8, 128),
+        ("hopper", 1, 4, 64),  # more blocks than 2^23
+        ("general", 16, 8, 128),
+        ("general", 1, 8, 128),
+    ],
+)
 @pytest.mark.parametrize("elements", [2**31, 2**32])
 def test_blocks_at_the_end_of_a_pool_past_2_to_the_31_and_32_elements_are_read_right(
-    hopper, kernel, block_size, elements
+    hopper, kernel, block_size, num_kv_heads, head_dim, elements
 ):
     free, _ = torch.cuda.mem_get_info()
     if free < 4 * elements * 2.2:
@@ -201,13 +210,13 @@ def test_blocks_at_the_end_of_a_pool_past_2_to_the_31_and_32_elements_are_read_r
     small = make_case(
         [1000, 17, 300],
         num_q_heads=32,
-        num_kv_heads=8,
-        head_dim=128,
+        num_kv_heads=num_kv_heads,
+        head_dim=head_dim,
         dtype=torch.bfloat16,
         block_size=block_size,
         device="cuda",
     )
-    num_blocks = elements // (block_size * 8 * 128) + 2 * len(small.k_cache)
+    num_blocks = elements // (block_size * num_kv_heads * head_dim) + 2 * len(small.k_cache)
     shift = num_blocks - len(small.k_cache)
     caches = []
     for cache in (small.k_cache, small.v_cache):
