@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagesim.cli.shape import attention_shape
 from pagesim.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from pagesim.kernels.workloads import Workload
 
 _DEFAULT_WORKLOADS = ("W1", "W2", "W3", "W4", "W5")
-_UNKNOWN_MODEL = {"num_q_heads": 32, "num_kv_heads": 8, "head_dim": 128}  # Llama 3 8B
 
 
 class Format(str, Enum):
@@ -153,16 +153,11 @@ def _simulated(name: str, tables: "BlockTables", heads: str | None, head_dim: in
 
     if not (tables.lengths > 0).any():
         raise InputError(f"{name}: no sequence holds a token at that moment; choose another with --snapshot")
-    shape = tables.origin.get("model") or _UNKNOWN_MODEL
+    shape = attention_shape(tables.origin.get("model"), heads, head_dim)
     if "latent_dim" in shape:
         raise InputError(f"{name}: bench-kernel measures K and V heads, and not the latent of {shape['name']}; "
                          "pagesim kernel checks and times it")
-    q, kv = str(shape["num_q_heads"]), str(shape["num_kv_heads"])
-    if heads is not None:
-        q, _, kv = heads.partition("/")
-        if not (q.isdigit() and kv.isdigit() and int(kv) > 0 and int(q) > 0 and int(q) % int(kv) == 0):
-            raise InputError(f"--heads must be query heads and KV heads that divide them, such as 32/8, got {heads!r}")
-    return from_snapshot(name, tables, num_q_heads=int(q), num_kv_heads=int(kv), head_dim=head_dim or shape["head_dim"])
+    return from_snapshot(name, tables, **{key: shape[key] for key in ("num_q_heads", "num_kv_heads", "head_dim")})
 
 
 def _measure(cases: "list[Case]", repeat: int, seed: int, output: Path | None, *, resume: bool,

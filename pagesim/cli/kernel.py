@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pagesim.cli.kernel_report import Outcome, headlines, show
+from pagesim.cli.shape import attention_shape
 from pagesim.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ _CPU_SEQUENCES = 4
 _CPU_PREFILL_TOKENS = 16
 _GPU_PREFILL_TOKENS = 256
 _DTYPES = ("bf16", "fp16", "fp32")
-_UNKNOWN_MODEL = {"num_q_heads": 32, "num_kv_heads": 8, "head_dim": 128}  # Llama 3 8B
 
 
 def kernel(
@@ -168,16 +168,11 @@ def _model(known: dict | None, heads: str | None, head_dim: int | None, layers: 
                                    ("--layout", layout, LAYOUTS)):
         if value not in allowed:
             raise InputError(f"{option} must be one of {', '.join(allowed)}, got {value!r}")
-    shape = known or _UNKNOWN_MODEL
-    q, kv = shape["num_q_heads"], shape["num_kv_heads"]
-    if heads is not None:
-        q, _, kv = heads.partition("/")
-        if not (q.isdigit() and kv.isdigit() and int(kv) > 0 and int(q) > 0 and int(q) % int(kv) == 0):
-            raise InputError(f"--heads must be query heads and KV heads that divide them, such as 32/8, got {heads!r}")
+    shape = attention_shape(known, heads, head_dim)
     torch_dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[dtype]
     cache_dtype = torch_dtype if kv_cache_dtype == "auto" else torch.float8_e4m3fn
-    return Model(int(q), int(kv), head_dim or shape["head_dim"], layers, torch_dtype, cache_dtype, layout,
-                 shape.get("latent_dim"))
+    return Model(shape["num_q_heads"], shape["num_kv_heads"], shape["head_dim"], layers, torch_dtype, cache_dtype,
+                 layout, shape.get("latent_dim"))
 
 
 def _choose(tables: "list[BlockTables]", count: int,
