@@ -95,6 +95,16 @@ def test_a_corrupted_entry_ends_in_1_and_names_who_changed(pagesim, snapshot):
     assert "unchanged to the last bit: the outputs of 2 others" in ended.stdout
 
 
+def test_a_kernel_that_is_wrong_ends_in_1(snapshot):
+    code = "import pagesim.kernels.replay as r; write = r.write_cache; " \
+           "r.write_cache = lambda k, v, *rest, **options: write(k, 1.01 * v, *rest, **options); " \
+           "from pagesim.cli.main import main; main()"
+    ended = subprocess.run([sys.executable, "-c", code, "kernel", str(snapshot), *SMALL], capture_output=True,
+                           text=True, timeout=300)
+    assert ended.returncode == 1 and ended.stdout.count("WRONG") == 2
+    assert "rows differ from the reference" in ended.stderr
+
+
 def test_the_last_of_several_steps_is_corrupted_however_many_run_by_then(pagesim, tmp_path):
     config = write_experiment(tmp_path, allocators="[{kind: paged, block_size: 16}]")
     ended = pagesim("kernel", config, *SMALL, "--snapshot", 0, "--steps", 4, "--corrupt", "0:0", "--json")
