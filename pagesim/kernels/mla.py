@@ -26,7 +26,7 @@ def plan_mla(q: torch.Tensor, lengths: np.ndarray) -> Split:
     """Items for ``decode_mla`` of queries like ``q``, (num_seqs, q_len, num_heads, dim), over these visible tokens."""
     row_tiles = triton.cdiv(q.shape[1] * q.shape[2], _rows(q))
     num_sms = torch.cuda.get_device_properties(q.device).multi_processor_count if q.is_cuda else CPU_SMS
-    most = item_tokens(int(lengths.sum()), row_tiles, num_sms)
+    most = item_tokens(int(lengths.sum()), row_tiles, num_sms, ctas_per_sm=1)
     return split(lengths, most, device=q.device, q_len=q.shape[1])
 
 

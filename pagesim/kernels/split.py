@@ -33,9 +33,9 @@ class Split:
     num_parts: int
 
 
-def item_tokens(total_tokens: int, num_head_groups: int, num_sms: int) -> int:
+def item_tokens(total_tokens: int, num_head_groups: int, num_sms: int, ctas_per_sm: int = CTAS_PER_SM) -> int:
     """How long an item may be: such that all items fill whole waves of CTAs, each near ``ITEM_TOKENS``."""
-    share = total_tokens * num_head_groups / (CTAS_PER_SM * num_sms)
+    share = total_tokens * num_head_groups / (ctas_per_sm * num_sms)
     fair = math.ceil(share / _waves(share) / ALIGN_TOKENS) * ALIGN_TOKENS
     return max(MIN_ITEM_TOKENS, fair)
 
