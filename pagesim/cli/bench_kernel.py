@@ -180,7 +180,7 @@ def _measure(cases: "list[Case]", repeat: int, seed: int, output: Path | None, *
     rows = []
     for row in run_cases(bench, cases, repeat, done, note):
         rows.append(row)
-        if log is not None and row.key not in done:
+        if log is not None and row is not done.get(row.key):
             write_row(log, row)
         said = f"{row.graph_us:.1f} µs, {100 * row.ceiling_share:.1f} % of the read ceiling" if row.passed else "WRONG"
         note(f"{len(rows)} of {len(cases)}: {row.key}: {said}")

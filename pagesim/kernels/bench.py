@@ -45,6 +45,12 @@ class Case:
     def key(self) -> str:
         return f"{self.workload.name}/{self.kernel}/{self.tables}/b{self.block_size}/{self.layout}/{self.dtype}"
 
+    def is_of(self, row: Row) -> bool:
+        """Whether the row is this case's: one of the same key can be of another batch or model of that name."""
+        w = self.workload
+        return (row.key, row.context_tokens, row.num_q_heads, row.num_kv_heads, row.head_dim) == (
+            self.key, int(w.lengths.sum()), w.num_q_heads, w.num_kv_heads, w.head_dim)
+
 
 class Bench:
     """The GPU memory and ceilings that cases share.
@@ -224,10 +230,11 @@ def make_cases(
 def run_cases(
     bench: Bench, cases: list[Case], repeats: int, done: dict[str, Row], note: Callable[[str], None]
 ) -> Iterator[Row]:
-    """Rows of cases in order, those in ``done`` as they are; ``note`` hears why a case has none."""
+    """Rows of cases in order, those that this GPU has done as they are; ``note`` hears why a case has none."""
     for case in cases:
-        if case.key in done:
-            yield done[case.key]
+        row = done.get(case.key)
+        if row is not None and case.is_of(row) and row.environment["gpu"] == bench.environment["gpu"]:
+            yield row
             continue
         try:
             yield bench.measure(case, repeats)
