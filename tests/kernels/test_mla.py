@@ -8,14 +8,14 @@ import pytest
 torch = pytest.importorskip("torch", reason="the kernels need torch")
 pytest.importorskip("triton", reason="the kernels need triton")
 
-from far import FAR, far_case
+from far import FAR, address_space, far_case
 from guarded import guarded
 from pairwise import pairwise
 
 from pagesim.errors import InputError
 from pagesim.kernels.cases import Case, make_case
 from pagesim.kernels.check import compare
-from pagesim.kernels.decode import make_workspace
+from pagesim.kernels.decode import Workspace, make_workspace
 from pagesim.kernels.mla import decode_mla
 from pagesim.kernels.reference import paged_attention
 from pagesim.kernels.split import split
@@ -30,11 +30,12 @@ def run(lengths, *, device, num_heads=16, q_len=1, latent_dim=64, rope_dim=16, b
     return attend(case, latent_dim, **options), expected(case, latent_dim)
 
 
-def attend(case: Case, latent_dim: int, *, item=64, plan=None) -> torch.Tensor:
+def attend(case: Case, latent_dim: int, *, item=64, plan=None, workspace=None) -> torch.Tensor:
     num_seqs, q_len, num_heads, dim = case.q.shape
     plan = plan or split(case.lengths, item, device=case.q.device, q_len=q_len)
-    workspace = make_workspace(plan.num_parts, q_len, num_heads, latent_dim, case.q.device)
-    workspace.out.fill_(float("nan"))
+    if workspace is None:
+        workspace = make_workspace(plan.num_parts, q_len, num_heads, latent_dim, case.q.device)
+        workspace.out.fill_(float("nan"))
     return decode_mla(case.q, case.k_cache[:, :, 0], case.block_table, case.lengths_tensor(), plan,
                       latent_dim=latent_dim, scale=dim ** -0.5,
                       out=guarded(case.q.new_full((num_seqs, q_len, num_heads, latent_dim), float("nan"))),
@@ -104,6 +105,17 @@ def test_nothing_is_touched_behind_any_tensor(block_size, device):
 def test_addresses_are_64_bit(block_size, far, block_stride, device):
     case = make_case([40, 17], num_q_heads=2, num_kv_heads=1, block_size=block_size, device=device)
     assert torch.equal(attend(far_case(case, far, block_stride), 48), attend(case, 48))
+
+
+def test_offsets_of_partial_results_are_64_bit(device):
+    case = make_case([130], num_q_heads=64, num_kv_heads=1, head_dim=272, device=device)
+    plan = split(case.lengths, 64, device=device)
+    far = 2**31 // (64 * 256)
+    plan.items[:, 3] += far
+    plan.cuts[:, 1:3] += far
+    shape = (far + plan.num_parts, 1, 64)
+    workspace = Workspace(address_space((*shape, 256), FP32, device), address_space(shape, FP32, device))
+    assert torch.equal(attend(case, 256, plan=plan, workspace=workspace), attend(case, 256))
 
 
 def test_what_does_not_fit_is_refused(device):
