@@ -46,7 +46,7 @@ def bench_kernel(
     dtype: Annotated[str, typer.Option(metavar="bf16|fp16|fp32|fp8", help=(
         "Of queries and cache; fp8 is a cache in e4m3 with scales, under queries in bf16."))] = "bf16",
     when: Annotated[str | None, typer.Option("--snapshot", metavar="MOMENT", help=(
-        "Of a config: peak, the default, end, a step's number, or a time such as 12.5s."))] = None,
+        "Of a config: peak (default), end, a step's number, or a time such as 12.5s."))] = None,
     overrides: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help=(
         "Replace one key of a config; may be repeated."))] = [],
     heads: Annotated[str | None, typer.Option(metavar="Q/KV", help=(

@@ -36,7 +36,7 @@ def kernel(
     overrides: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help=(
         "Replace one key of the config; may be repeated."))] = [],
     when: Annotated[str | None, typer.Option("--snapshot", metavar="MOMENT", help=(
-        "peak, the default, end, a step's number, or a time such as 12.5s."))] = None,
+        "peak (default), end, a step's number, or a time such as 12.5s."))] = None,
     steps: Annotated[int, typer.Option(min=1, help="Replay so many steps from the moment on.")] = 1,
     sequences: Annotated[int | None, typer.Option(min=1, help=(
         "Take so many sequences; by default all on a GPU, 4 in the interpreter."))] = None,
