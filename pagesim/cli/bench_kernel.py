@@ -38,7 +38,7 @@ def bench_kernel(
         "cudnn; repeatable."))] = [],
     tables: Annotated[list[str], typer.Option("--tables", metavar="KIND", help=(
         "contiguous, simulated, sorted, shuffled; same and repeats are unreal and show what such a measurement hides; "
-        "repeatable."))] = [],
+        "repeatable. Default: contiguous and shuffled, of a snapshot simulated too."))] = [],
     block_size: Annotated[list[int], typer.Option("--block-size", min=1, max=4096, help=(
         "Tokens of a block; repeatable. Default: the snapshot's, or 16."))] = [],
     layout: Annotated[list[str], typer.Option("--layout", metavar="NHD|HND", help=(
