@@ -11,16 +11,18 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
-from pagesim.kernels import plan as p
 from pagesim.kernels.hopper_merge import announce, merge_share
 from pagesim.kernels.hopper_producers import (
     FIRST_TILE,
     GATHER_WARPS,
     GROUP,
     MAIL,
+    NEXT,
     NUM_TILES,
     RECORD,
     SEQ,
+    SHARE,
+    SLOT,
     TILE,
     TOKENS,
     advance,
@@ -29,8 +31,6 @@ from pagesim.kernels.hopper_producers import (
 )
 
 M = gl.constexpr(16)  # query rows of a product, the least that a tensor core takes
-SLOT = gl.constexpr(p.SLOT)
-SHARE = gl.constexpr(p.SHARE)
 
 
 @gluon.jit
@@ -76,8 +76,16 @@ def _read(mail, letter, FIELD: gl.constexpr, WARPS: gl.constexpr):
 
 
 @gluon.jit
-def _consumer(q_ptr, ring, full, empty, mail, posted, taken, records, first_record, counters, partial, lse, out,
-              scale_log2, S: gl.constexpr):
+def _q_offset(mail, letter, S: gl.constexpr):
+    """Of a sequence's first query and its group's first head; of their output too."""
+    seq = _read(mail, letter, SEQ, S.HEADS).to(gl.int64)
+    group = _read(mail, letter, GROUP, S.HEADS)
+    return seq * (S.Q_LEN * S.NUM_Q_HEADS * S.HEAD_DIM) + group * (S.HEADS * S.Q_GROUP * S.HEAD_DIM)
+
+
+@gluon.jit
+def _consumer(q_ptr, ring, full, empty, mail, posted, taken, records, counters, partial, lse, out, scale_log2,
+              S: gl.constexpr):
     """Attend to the tiles that arrive, record by record; write whole rows, merge cut ones."""
     HEADS: gl.constexpr = S.HEADS
     D: gl.constexpr = S.HEAD_DIM
@@ -106,24 +114,28 @@ def _consumer(q_ptr, ring, full, empty, mail, posted, taken, records, first_reco
     phase = gl.to_tensor(0)
     letter = gl.to_tensor(0)
     letter_phase = gl.to_tensor(0)
-    i = gl.load(first_record + gl.program_id(0))
     goal0 = gl.to_tensor(0)  # the two rows in many parts that this CTA may share the merge of
     goal1 = gl.to_tensor(0)
     record0 = gl.to_tensor(0)
     record1 = gl.to_tensor(0)
+    at_record = gl.program_id(0)
     mbarrier.wait(posted.index(letter), letter_phase)
     seq = _read(mail, letter, SEQ, HEADS)
+    q_offset = _q_offset(mail, letter, S)
+    q = gl.load(q_ptr + q_offset + q_at, mask=q_mask & (seq >= 0), other=0.0)
     while seq >= 0:
-        q_offset = seq.to(gl.int64) * (S.Q_LEN * S.NUM_Q_HEADS * D)
-        q_offset += _read(mail, letter, GROUP, HEADS) * (HEADS * S.Q_GROUP * D)
-        q = gl.load(q_ptr + q_offset + q_at, mask=q_mask, other=0.0)
         first = _read(mail, letter, FIRST_TILE, HEADS)
         num_tiles = _read(mail, letter, NUM_TILES, HEADS)
         tokens = _read(mail, letter, TOKENS, HEADS)
         slot = _read(mail, letter, SLOT, HEADS)
         share = _read(mail, letter, SHARE, HEADS)
+        following = _read(mail, letter, NEXT, HEADS)
         mbarrier.arrive(taken.index(letter), count=1)
         letter, letter_phase = advance(letter, letter_phase, MAIL)
+        mbarrier.wait(posted.index(letter), letter_phase)
+        seq = _read(mail, letter, SEQ, HEADS)
+        next_q_offset = _q_offset(mail, letter, S)
+        next_q = gl.load(q_ptr + next_q_offset + q_at, mask=q_mask & (seq >= 0), other=0.0)
         limit = tokens - (S.Q_LEN - 1) - first * TILE  # tokens from here that the first query token sees
         left = tokens - first * TILE
         num_full = gl.minimum(num_tiles, gl.maximum(limit, 0) // TILE)
@@ -144,17 +156,17 @@ def _consumer(q_ptr, ring, full, empty, mail, posted, taken, records, first_reco
             at = slot.to(gl.int64) * (HEADS * S.ROWS_PADDED)
             gl.store(partial + at * D + partial_at, o, mask=partial_mask)
             gl.store(lse + at + lse_at, m + gl.log2(row_sum), mask=lse_mask)
-            goal = announce(records + i * RECORD, counters, partial, lse, out, S)
+            goal = announce(records + at_record * RECORD, counters, partial, lse, out, S)
             if share >= 0:
                 if goal0 == 0:
                     goal0 = goal
-                    record0 = i
+                    record0 = at_record
                 else:
                     goal1 = goal
-                    record1 = i
-        i += 1
-        mbarrier.wait(posted.index(letter), letter_phase)
-        seq = _read(mail, letter, SEQ, HEADS)
+                    record1 = at_record
+        q = next_q
+        q_offset = next_q_offset
+        at_record = following
     if goal0 != 0:
         merge_share(records + record0 * RECORD, goal0, counters, partial, lse, out, S)
     if goal1 != 0:
@@ -162,8 +174,8 @@ def _consumer(q_ptr, ring, full, empty, mail, posted, taken, records, first_reco
 
 
 @gluon.jit(do_not_specialize=["table_stride"])
-def decode(q, k, v, block_stride, token_stride, head_stride, table, first_record, records, counters, partial, lse, out,
-           scale_log2, table_stride, S: gl.constexpr, num_warps: gl.constexpr):
+def decode(q, k, v, block_stride, token_stride, head_stride, table, records, counters, partial, lse, out, scale_log2,
+           table_stride, S: gl.constexpr, num_warps: gl.constexpr):
     """Decode attention of one launch; ``hopper_launch`` says what the arguments are, ``S`` is its ``Shape``.
 
     ``k`` and ``v`` are TMA descriptors, or pointers where S.BOXES is False.
@@ -184,15 +196,12 @@ def decode(q, k, v, block_stride, token_stride, head_stride, table, first_record
         mbarrier.init(taken.index(j), count=1)
     if S.BOXES:
         gl.warp_specialize(
-            [(_consumer, (q, ring, full, empty, mail, posted, taken, records, first_record, counters, partial, lse, out,
-                          scale_log2, S)),
-             (fetch_boxes, (k, v, ring, full, empty, mail, posted, taken, table, first_record, records, table_stride,
-                            S))],
+            [(_consumer, (q, ring, full, empty, mail, posted, taken, records, counters, partial, lse, out, scale_log2, S)),
+             (fetch_boxes, (k, v, ring, full, empty, mail, posted, taken, table, records, table_stride, S))],
             [1], [40])
     else:
         gl.warp_specialize(
-            [(_consumer, (q, ring, full, empty, mail, posted, taken, records, first_record, counters, partial, lse, out,
-                          scale_log2, S)),
+            [(_consumer, (q, ring, full, empty, mail, posted, taken, records, counters, partial, lse, out, scale_log2, S)),
              (fetch_tokens, (k, v, block_stride, token_stride, head_stride, ring, full, empty, mail, posted, taken,
-                             table, first_record, records, table_stride, S))],
+                             table, records, table_stride, S))],
             [GATHER_WARPS], [96])

@@ -73,14 +73,10 @@ class PlanBuffer:
 
     def __init__(self, max_rows: int, num_ctas: int, device: torch.device | str):
         self.num_ctas = num_ctas
-        self._counters = p.max_counters(num_ctas)
-        self._first = self._counters + -self._counters % 16
-        self._records = self._first + num_ctas + 1 + -(num_ctas + 1) % 16
-        size = self._records + p.max_records(max_rows, num_ctas) * p.RECORD_INTS
-        self._ints = torch.zeros(size, dtype=torch.int32, device=device)
-        self.counters = self._ints[:self._counters]
-        self.first_record = self._ints[self._first:self._first + num_ctas + 1]
-        self.records = self._ints[self._records:]
+        counter_rows = -(-p.max_counters(num_ctas) // p.RECORD_INTS)
+        self.ints = torch.zeros((counter_rows + p.max_records(max_rows, num_ctas), p.RECORD_INTS), dtype=torch.int32,
+                                device=device)
+        self.counters, self.records = self.ints[:counter_rows], self.ints[counter_rows:]
 
     def upload(self, plan: p.Plan) -> None:
         """Replace the plan for the launches that follow on this stream.
@@ -90,15 +86,11 @@ class PlanBuffer:
         """
         if plan.num_ctas != self.num_ctas:
             raise InputError(f"the plan is for {plan.num_ctas} CTAs, its buffer for {self.num_ctas}")
-        size = self._records + plan.records.size
-        if size > len(self._ints):
-            raise InputError(f"the plan has {len(plan.records)} records, its buffer room for "
-                             f"{len(self.records) // p.RECORD_INTS}")
-        host = np.zeros(size, np.int32)
-        host[self._first:self._first + self.num_ctas + 1] = plan.first_record
-        host[self._records:] = plan.records.ravel()
+        if len(plan.records) > len(self.records):
+            raise InputError(f"the plan has {len(plan.records)} records, its buffer room for {len(self.records)}")
+        host = np.concatenate([np.zeros(self.counters.shape, np.int32), plan.records])
         # Pageable memory is staged before the call returns, so a second upload cannot overwrite the first in flight.
-        self._ints[:size].copy_(torch.from_numpy(host), non_blocking=True)
+        self.ints[:len(host)].copy_(torch.from_numpy(host), non_blocking=True)
 
 
 class HopperPlan:
@@ -191,5 +183,5 @@ def _arguments(q: torch.Tensor, k: TensorDescriptor | torch.Tensor, v: TensorDes
                strides: tuple[int, int, int], block_table: torch.Tensor, plan: HopperPlan, out: torch.Tensor,
                scale: float) -> tuple:
     buffer = plan.buffer
-    return (q, k, v, *strides, block_table, buffer.first_record, buffer.records, buffer.counters, plan.partial,
+    return (q, k, v, *strides, block_table, buffer.records, buffer.counters, plan.partial,
             plan.lse, out, scale * LOG2E, block_table.stride(0), plan.shape, plan.shape.HEADS.value)

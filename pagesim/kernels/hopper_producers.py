@@ -2,6 +2,9 @@
 
 Two producers.  Where a tile of 16 tokens lies within one block, one warp fetches it by one TMA instruction.  Smaller
 and odd blocks are gathered by four warps with 16-byte asynchronous copies, each token looked up in the table.
+
+Both look ahead, since a load from memory takes as long as the ring lasts: while a record's tiles are fetched, the next
+record's block ids are on their way, and the record behind it.
 """
 
 from triton.experimental import gluon
@@ -20,6 +23,11 @@ GROUP = gl.constexpr(p.GROUP)
 FIRST_TILE = gl.constexpr(p.FIRST_TILE)
 NUM_TILES = gl.constexpr(p.NUM_TILES)
 TOKENS = gl.constexpr(p.TOKENS)
+SLOT = gl.constexpr(p.SLOT)
+NUM_PARTS = gl.constexpr(p.NUM_PARTS)
+SHARE = gl.constexpr(p.SHARE)
+NEXT = gl.constexpr(p.NEXT)
+COUNTER = gl.constexpr(p.COUNTER)
 
 
 @gluon.jit
@@ -30,47 +38,60 @@ def advance(slot, phase, NUM_SLOTS: gl.constexpr):
 
 
 @gluon.jit
-def _post(record, letter, phase, mail, posted, taken, WARPS: gl.constexpr):
+def _load_record(records, at, WARPS: gl.constexpr):
+    """All words of a record and those that a producer needs; -1 behind the last."""
+    some = at >= 0
     field = gl.arange(0, RECORD, gl.BlockedLayout([1], [32], [WARPS], [0]))
+    record = records + at * RECORD
+    words = gl.load(record + field, mask=some & (field >= 0), other=-1)
+    seq = gl.load(record + SEQ, mask=some, other=-1)
+    group = gl.load(record + GROUP, mask=some, other=-1)
+    first = gl.load(record + FIRST_TILE, mask=some, other=-1)
+    num_tiles = gl.load(record + NUM_TILES, mask=some, other=-1)
+    tokens = gl.load(record + TOKENS, mask=some, other=-1)
+    following = gl.load(record + NEXT, mask=some, other=-1)
+    return words, seq, group, first, num_tiles, tokens, following
+
+
+@gluon.jit
+def _post(words, letter, phase, mail, posted, taken):
     mbarrier.wait(taken.index(letter), phase)
-    mail.index(letter).store(gl.load(record + field))
+    mail.index(letter).store(words)
     mbarrier.arrive(posted.index(letter), count=1)
     return advance(letter, phase, MAIL)
 
 
 @gluon.jit
-def _post_end(letter, phase, mail, posted, taken, WARPS: gl.constexpr):
-    field = gl.arange(0, RECORD, gl.BlockedLayout([1], [32], [WARPS], [0]))
-    mbarrier.wait(taken.index(letter), phase)
-    mail.index(letter).store(gl.where(field == SEQ, -1, 0))
-    mbarrier.arrive(posted.index(letter), count=1)
+def _ids_of_tiles(table, table_stride, seq, first, num_tiles, S: gl.constexpr):
+    """Blocks of the first four tiles."""
+    some = num_tiles > 0
+    row = table + seq.to(gl.int64) * table_stride
+    last = first + num_tiles - 1
+    id0 = gl.load(row + first // S.TILES_A_BLOCK, mask=some, other=0)
+    id1 = gl.load(row + gl.minimum(first + 1, last) // S.TILES_A_BLOCK, mask=some, other=0)
+    id2 = gl.load(row + gl.minimum(first + 2, last) // S.TILES_A_BLOCK, mask=some, other=0)
+    id3 = gl.load(row + gl.minimum(first + 3, last) // S.TILES_A_BLOCK, mask=some, other=0)
+    return id0, id1, id2, id3
 
 
 @gluon.jit
-def fetch_boxes(k_desc, v_desc, ring, full, empty, mail, posted, taken, table, first_record, records, table_stride,
-                S: gl.constexpr):
+def fetch_boxes(k_desc, v_desc, ring, full, empty, mail, posted, taken, table, records, table_stride, S: gl.constexpr):
     """One warp; a tile is a TMA box (1 block, HEADS heads, 16 tokens, head_dim) of a pool of any strides."""
     BYTES: gl.constexpr = S.HEADS * TILE * S.HEAD_DIM * 2
     box = gl.to_tensor(0)
     box_phase = gl.to_tensor(1)
     letter = gl.to_tensor(0)
     letter_phase = gl.to_tensor(1)
-    begin = gl.load(first_record + gl.program_id(0))
-    end = gl.load(first_record + gl.program_id(0) + 1)
-    for i in range(begin, end):
-        record = records + i * RECORD
-        letter, letter_phase = _post(record, letter, letter_phase, mail, posted, taken, 1)
-        head = gl.load(record + GROUP) * S.HEADS
-        first = gl.load(record + FIRST_TILE)
-        num_tiles = gl.load(record + NUM_TILES)
+    words, seq, group, first, num_tiles, _, following = _load_record(records, gl.program_id(0), 1)
+    letter, letter_phase = _post(words, letter, letter_phase, mail, posted, taken)
+    id0, id1, id2, id3 = _ids_of_tiles(table, table_stride, seq, first, num_tiles, S)
+    words, seq1, group1, first1, num_tiles1, _, following = _load_record(records, following, 1)
+    while seq >= 0:
+        letter, letter_phase = _post(words, letter, letter_phase, mail, posted, taken)
+        next0, next1, next2, next3 = _ids_of_tiles(table, table_stride, seq1, first1, num_tiles1, S)
+        words, seq2, group2, first2, num_tiles2, _, following = _load_record(records, following, 1)
+        row = table + seq.to(gl.int64) * table_stride
         last = first + num_tiles - 1
-        some = num_tiles > 0
-        row = table + gl.load(record + SEQ).to(gl.int64) * table_stride
-        # Block ids are loaded four tiles ahead: their latency would otherwise stall the ring.
-        id0 = gl.load(row + first // S.TILES_A_BLOCK, mask=some, other=0)
-        id1 = gl.load(row + gl.minimum(first + 1, last) // S.TILES_A_BLOCK, mask=some, other=0)
-        id2 = gl.load(row + gl.minimum(first + 2, last) // S.TILES_A_BLOCK, mask=some, other=0)
-        id3 = gl.load(row + gl.minimum(first + 3, last) // S.TILES_A_BLOCK, mask=some, other=0)
         for t in range(num_tiles):
             block = id0
             id0 = id1
@@ -80,19 +101,42 @@ def fetch_boxes(k_desc, v_desc, ring, full, empty, mail, posted, taken, table, f
             token = (first + t) % S.TILES_A_BLOCK * TILE
             mbarrier.wait(empty.index(box), box_phase)
             mbarrier.expect(full.index(box), BYTES)
-            tma.async_copy_global_to_shared(k_desc, [block, head, token, 0], full.index(box), ring.index(box))
+            tma.async_copy_global_to_shared(k_desc, [block, group * S.HEADS, token, 0], full.index(box),
+                                            ring.index(box))
             box, box_phase = advance(box, box_phase, S.NUM_SLOTS)
             mbarrier.wait(empty.index(box), box_phase)
             mbarrier.expect(full.index(box), BYTES)
-            tma.async_copy_global_to_shared(v_desc, [block, head, token, 0], full.index(box), ring.index(box))
+            tma.async_copy_global_to_shared(v_desc, [block, group * S.HEADS, token, 0], full.index(box),
+                                            ring.index(box))
             box, box_phase = advance(box, box_phase, S.NUM_SLOTS)
-    _post_end(letter, letter_phase, mail, posted, taken, 1)
+        seq = seq1
+        group = group1
+        first = first1
+        num_tiles = num_tiles1
+        id0 = next0
+        id1 = next1
+        id2 = next2
+        id3 = next3
+        seq1 = seq2
+        group1 = group2
+        first1 = first2
+        num_tiles1 = num_tiles2
 
 
 @gluon.jit
-def fetch_tokens(k, v, block_stride, token_stride, head_stride, ring, full, empty, mail, posted, taken, table,
-                 first_record, records, table_stride, S: gl.constexpr):
-    """Four warps; a tile is 16 tokens looked up one by one, copied in pieces of 16 bytes."""
+def _ids_of_tokens(table, table_stride, seq, first, end, in_tile, some, S: gl.constexpr):
+    """Blocks of the 16 tokens from ``first``; behind the end, of the last token."""
+    row = table + seq.to(gl.int64) * table_stride
+    return gl.load(row + gl.minimum(first + in_tile, end - 1) // S.BLOCK_SIZE, mask=some & (in_tile >= 0), other=0)
+
+
+@gluon.jit
+def fetch_tokens(k, v, block_stride, token_stride, head_stride, ring, full, empty, mail, posted, taken, table, records,
+                 table_stride, S: gl.constexpr):
+    """Four warps; a tile is 16 tokens looked up one by one, copied in pieces of 16 bytes.
+
+    Slots behind the end are never looked up; the tail repeats the last token and is masked by the consumer.
+    """
     WARPS: gl.constexpr = GATHER_WARPS
     LANES: gl.constexpr = S.HEAD_DIM // 8
     SHAPE: gl.constexpr = [S.HEADS, TILE, S.HEAD_DIM]
@@ -105,29 +149,25 @@ def fetch_tokens(k, v, block_stride, token_stride, head_stride, ring, full, empt
     box_phase = gl.to_tensor(1)
     letter = gl.to_tensor(0)
     letter_phase = gl.to_tensor(1)
-    begin = gl.load(first_record + gl.program_id(0))
-    end = gl.load(first_record + gl.program_id(0) + 1)
-    for i in range(begin, end):
-        record = records + i * RECORD
-        letter, letter_phase = _post(record, letter, letter_phase, mail, posted, taken, WARPS)
-        first_head = gl.load(record + GROUP).to(gl.int64) * S.HEADS
-        first = gl.load(record + FIRST_TILE) * TILE
-        num_tiles = gl.load(record + NUM_TILES)
-        # Slots behind the end are never looked up; the tail repeats the last token and is masked by the consumer.
-        last = gl.minimum(gl.load(record + TOKENS), first + num_tiles * TILE) - 1
-        some = (in_tile >= 0) & (num_tiles > 0)
-        row = table + gl.load(record + SEQ).to(gl.int64) * table_stride
-        k_heads = k + first_head * head_stride
-        v_heads = v + first_head * head_stride
-        id0 = gl.load(row + gl.minimum(first + in_tile, last) // S.BLOCK_SIZE, mask=some, other=0)
-        id1 = gl.load(row + gl.minimum(first + TILE + in_tile, last) // S.BLOCK_SIZE, mask=some, other=0)
-        id2 = gl.load(row + gl.minimum(first + 2 * TILE + in_tile, last) // S.BLOCK_SIZE, mask=some, other=0)
+    words, seq, group, first, num_tiles, tokens, following = _load_record(records, gl.program_id(0), WARPS)
+    letter, letter_phase = _post(words, letter, letter_phase, mail, posted, taken)
+    end = gl.minimum(tokens, (first + num_tiles) * TILE)
+    id0 = _ids_of_tokens(table, table_stride, seq, first * TILE, end, in_tile, num_tiles > 0, S)
+    id1 = _ids_of_tokens(table, table_stride, seq, (first + 1) * TILE, end, in_tile, num_tiles > 0, S)
+    words, seq1, group1, first1, num_tiles1, tokens1, following = _load_record(records, following, WARPS)
+    while seq >= 0:
+        letter, letter_phase = _post(words, letter, letter_phase, mail, posted, taken)
+        end1 = gl.minimum(tokens1, (first1 + num_tiles1) * TILE)
+        next0 = _ids_of_tokens(table, table_stride, seq1, first1 * TILE, end1, in_tile, num_tiles1 > 0, S)
+        next1 = _ids_of_tokens(table, table_stride, seq1, (first1 + 1) * TILE, end1, in_tile, num_tiles1 > 0, S)
+        words, seq2, group2, first2, num_tiles2, tokens2, following = _load_record(records, following, WARPS)
+        k_heads = k + group.to(gl.int64) * (S.HEADS * head_stride)
+        v_heads = v + group.to(gl.int64) * (S.HEADS * head_stride)
         for t in range(num_tiles):
             block = id0
             id0 = id1
-            id1 = id2
-            id2 = gl.load(row + gl.minimum(first + (t + 3) * TILE + in_tile, last) // S.BLOCK_SIZE)
-            in_block = gl.minimum(first + t * TILE + in_tile, last) % S.BLOCK_SIZE
+            id1 = _ids_of_tokens(table, table_stride, seq, (first + t + 2) * TILE, end, in_tile, True, S)
+            in_block = gl.minimum((first + t) * TILE + in_tile, end - 1) % S.BLOCK_SIZE
             offset = (block.to(gl.int64) * block_stride + in_block * token_stride)[None, :, None] + inner
             mbarrier.wait(empty.index(box), box_phase)
             async_copy.async_copy_global_to_shared(ring.index(box).reshape(SHAPE), k_heads + offset)
@@ -137,4 +177,15 @@ def fetch_tokens(k, v, block_stride, token_stride, head_stride, ring, full, empt
             async_copy.async_copy_global_to_shared(ring.index(box).reshape(SHAPE), v_heads + offset)
             async_copy.mbarrier_arrive(full.index(box), increment_count=False)
             box, box_phase = advance(box, box_phase, S.NUM_SLOTS)
-    _post_end(letter, letter_phase, mail, posted, taken, WARPS)
+        seq = seq1
+        group = group1
+        first = first1
+        num_tiles = num_tiles1
+        end = end1
+        id0 = next0
+        id1 = next1
+        seq1 = seq2
+        group1 = group2
+        first1 = first2
+        num_tiles1 = num_tiles2
+        tokens1 = tokens2

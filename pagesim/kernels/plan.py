@@ -21,7 +21,7 @@ from numba import njit
 from pagesim.errors import InputError
 
 # Columns of a record: one part, as the kernel reads it.
-SEQ, GROUP, FIRST_TILE, NUM_TILES, TOKENS, SLOT, FIRST_SLOT, NUM_PARTS, COUNTER, SHARE, NUM_SHARERS = range(11)
+SEQ, GROUP, FIRST_TILE, NUM_TILES, TOKENS, SLOT, FIRST_SLOT, NUM_PARTS, COUNTER, SHARE, NUM_SHARERS, NEXT = range(12)
 RECORD_INTS = 16  # 64 bytes: a record is read with one load of half a warp
 
 FEW_PARTS = 8  # up to here the last CTA to arrive merges a row alone; beyond, its CTAs share the merge
@@ -41,26 +41,23 @@ class Plan:
     """The parts of every CTA.
 
     Attributes:
-        first_record: records of CTA c are ``first_record[c] : first_record[c + 1]``, shape (num_ctas + 1,), int32.
-        records: one row a part, shape (num_records, 16), int32; columns as named in this module.  ``SLOT`` is where a
-            part of a cut row leaves its result, -1 for a whole row.
+        num_ctas: of the launch.
+        records: one row a part, shape (num_records, 16), int32; columns as named in this module.  CTA c begins with
+            record c (``SEQ`` is -1 where it has none) and goes on with that at ``NEXT``, until -1: its first part is
+            one load away.  ``SLOT`` is where a part of a cut row leaves its result, -1 for a whole row.
         num_slots: partial results; at most ``max_slots(num_ctas)``.
         num_counters: cut rows; at most ``max_counters(num_ctas)``.
     """
 
-    first_record: np.ndarray
+    num_ctas: int
     records: np.ndarray
     num_slots: int
     num_counters: int
 
-    @property
-    def num_ctas(self) -> int:
-        return len(self.first_record) - 1
-
 
 def max_records(num_rows: int, num_ctas: int) -> int:
-    """Parts that no plan of so many rows exceeds: each CTA but the last adds one cut at most."""
-    return num_rows + num_ctas
+    """Records that no plan of so many rows exceeds: a CTA adds a cut at most, and a record where it has no part."""
+    return num_rows + 2 * num_ctas
 
 
 def max_slots(num_ctas: int) -> int:
@@ -91,8 +88,7 @@ def make_plan(lengths: np.ndarray, num_ctas: int, *, head_groups: int = 1, tile_
         raise InputError(f"sequence {int(lengths.argmin())} has {int(lengths.min())} tokens; a length is 0 or more")
     if num_ctas < 1:
         raise InputError(f"a plan needs at least 1 CTA, got {num_ctas}")
-    first_record, records, num_slots, num_counters = _plan(lengths, num_ctas, head_groups, tile_tokens)
-    return Plan(first_record, records, num_slots, num_counters)
+    return Plan(num_ctas, *_plan(lengths, num_ctas, head_groups, tile_tokens))
 
 
 @njit(cache=True)
@@ -105,14 +101,14 @@ def _plan(lengths, num_ctas, head_groups, tile_tokens):
         total += tiles[row]
     used = min(num_ctas, max(1, total // MIN_TILES))
     parts = _runs(tiles, used)
-    ok, first_record, records, slots, counters = _records(parts, tiles, lengths, num_ctas, head_groups)
+    _, records, num_slots, num_counters = _records(parts, tiles, lengths, num_ctas, head_groups)
     if total >= _PACK_MIN_TILES * used:
         packs = _packs(tiles, used)
         if len(packs) <= _PACK_MAX_PARTS * len(parts):
-            ok, first, packed, pack_slots, pack_counters = _records(packs, tiles, lengths, num_ctas, head_groups)
+            ok, packed, pack_slots, pack_counters = _records(packs, tiles, lengths, num_ctas, head_groups)
             if ok:
-                return first, packed, pack_slots, pack_counters
-    return first_record, records, slots, counters
+                return packed, pack_slots, pack_counters
+    return records, num_slots, num_counters
 
 
 @njit(cache=True)
@@ -218,13 +214,9 @@ def _records(parts, tiles, lengths, num_ctas, head_groups):
 
     The first value is False where the plan would not fit its workspace or leave a row without a CTA to merge it.
     """
-    first_record = np.zeros(num_ctas + 1, np.int32)
-    records = np.zeros((len(parts), RECORD_INTS), np.int32)
     num_parts = np.zeros(tiles.size, np.int64)
     for i in range(len(parts)):
         num_parts[parts[i, 0]] += 1
-        first_record[parts[i, 3] + 1] += 1
-    first_record = np.cumsum(first_record).astype(np.int32)
     first_slot = np.zeros(tiles.size, np.int64)
     counter = np.zeros(tiles.size, np.int64)
     num_slots = 0
@@ -238,9 +230,20 @@ def _records(parts, tiles, lengths, num_ctas, head_groups):
     seen = np.zeros(tiles.size, np.int64)
     sharers = np.zeros(tiles.size, np.int64)
     shares = np.zeros(num_ctas, np.int64)
+    records = np.zeros((num_ctas + len(parts), RECORD_INTS), np.int32)
+    records[:num_ctas, SEQ] = -1
+    records[:, NEXT] = -1
+    at = 0
+    used = num_ctas
     for i in range(len(parts)):
         row, first, count, cta = parts[i]
-        record = records[i]
+        if i == 0 or parts[i - 1, 3] != cta:
+            at = cta
+        else:
+            records[at, NEXT] = used
+            at = used
+            used += 1
+        record = records[at]
         record[SEQ], record[GROUP] = row // head_groups, row % head_groups
         record[FIRST_TILE], record[NUM_TILES] = first, count
         record[TOKENS] = lengths[row // head_groups]
@@ -253,8 +256,9 @@ def _records(parts, tiles, lengths, num_ctas, head_groups):
             sharers[row] += 1
             shares[cta] += 1
     ok = num_slots <= 2 * num_ctas and num_counters <= num_ctas
-    for i in range(len(parts)):
-        row = parts[i, 0]
-        records[i, NUM_SHARERS] = sharers[row]
-        ok = ok and (num_parts[row] <= FEW_PARTS or sharers[row] > 0)
-    return ok, first_record, records, num_slots, num_counters
+    for i in range(used):
+        if records[i, SEQ] >= 0:
+            row = records[i, SEQ] * head_groups + records[i, GROUP]
+            records[i, NUM_SHARERS] = sharers[row]
+            ok = ok and (num_parts[row] <= FEW_PARTS or sharers[row] > 0)
+    return ok, records[:used], num_slots, num_counters

@@ -72,7 +72,7 @@ def test_stale_plan_entries_counters_and_partials_are_never_read(hopper, kernel)
     )
     plan = plan_decode(case.q, case.k_cache, case.lengths, kernel=kernel, layout="NHD")
     if kernel == "hopper":
-        plan.buffer._ints.fill_(-7)
+        plan.buffer.ints.fill_(-7)
         plan.partial.fill_(float("nan"))
         plan.lse.fill_(float("nan"))
         plan.update(case.lengths)
