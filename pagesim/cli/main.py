@@ -6,6 +6,7 @@ import sys
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from pagesim import __version__
 from pagesim.cli import config, explain, trace
@@ -17,9 +18,21 @@ from pagesim.cli.report import report
 from pagesim.cli.simulate import simulate
 from pagesim.cli.size import size
 from pagesim.cli.watch import watch
-from pagesim.errors import PagesimError
+from pagesim.errors import Interrupted, PagesimError
 
-app = typer.Typer(name="pagesim", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
+
+class _Group(TyperGroup):
+    """Commands whose Ctrl-C ends in a message, where typer would end without a word."""
+
+    def invoke(self, ctx: typer.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted") from None
+
+
+app = typer.Typer(name="pagesim", cls=_Group, no_args_is_help=True, pretty_exceptions_enable=False,
+                  rich_markup_mode=None,
                   help="Where every slot of KV-cache memory goes, under contiguous and under paged allocation.")
 app.command()(simulate)
 app.command()(compare)
@@ -63,6 +76,3 @@ def main() -> None:
     except OSError as error:
         print(f"pagesim: {error.filename}: {error.strerror}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("pagesim: interrupted", file=sys.stderr)
-        sys.exit(130)

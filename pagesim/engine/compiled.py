@@ -67,7 +67,8 @@ def compile_loops(kinds: Iterable[type]) -> None:
     package = str(Path(__file__).parents[2])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-P", "-m", "pagesim.engine.precompile"]
-    children = [subprocess.Popen([*command, kind.__name__], env=environment) for kind in kinds]
+    children = [subprocess.Popen([*command, kind.__name__], env=environment, start_new_session=True)
+                for kind in kinds]  # of their own session: Ctrl-C reaches this process alone, which ends them
     try:
         for child in children:
             child.wait()

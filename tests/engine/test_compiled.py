@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -81,3 +83,17 @@ def test_what_is_compiled_in_advance_is_found_whatever_the_current_directory_hol
         [sys.executable, "-P", "-c", script], cwd=here, capture_output=True, text=True, env=os.environ | environment
     )
     assert done.stdout.strip() == "not compiled [0, 1, 2]", done.stderr
+
+
+def test_ctrl_c_while_the_engine_is_compiled_ends_in_one_line(tmp_path):
+    environment = {"PYTHONPATH": str(PACKAGE.parent), "PAGESIM_CACHE_DIR": str(tmp_path), "NUMBA_DISABLE_JIT": "0"}
+    config = PACKAGE.parent / "configs" / "quickstart.yaml"
+    program = subprocess.Popen(
+        [sys.executable, "-c", "from pagesim.cli.main import main; main()", "simulate", str(config), "-o", tmp_path / "run"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=os.environ | environment, start_new_session=True,
+    )
+    assert "compiling the engine" in program.stderr.readline()
+    time.sleep(1.5)  # its children are at work
+    os.killpg(program.pid, signal.SIGINT)  # as a terminal does, to every process of the command
+    assert program.stderr.read() == "pagesim: interrupted\n"
+    assert program.wait() == 130
