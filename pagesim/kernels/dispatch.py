@@ -1,10 +1,12 @@
-"""Paged decode for users: one rule says which kernel runs, and says why.
+"""Paged decode and prefill for users: one rule for each says which kernel runs, and says why.
 
-The Hopper kernel (``hopper``) takes the common shapes on its GPU, the general one (``decode``) everything else::
+The Hopper kernels (``hopper``, ``hopper_prefill``) take the common shapes on their GPU, the general ones (``decode``,
+``prefill``) everything else::
 
     plan = plan_decode(q, k_cache, lengths, layout="NHD")   # once for a batch; lengths on the host
     plan.update(lengths)                                    # each step, also between replays of a captured graph
     paged_decode(q, k_cache, v_cache, block_table, lengths_on_gpu, plan, layout="NHD", out=out)   # for each layer
+    paged_prefill(q, k_cache, v_cache, block_table, lengths, first_query, max_q_len, layout="NHD", out=out)   # no plan
 
 How a sequence is cut depends on the batch that it is in: its output is the same in every batch to rounding, not to the
 last bit.  Who needs that takes ``decode.decode`` with a ``split`` of a fixed item length.
@@ -17,12 +19,16 @@ import torch
 
 from pagesim.errors import InputError
 from pagesim.kernels import decode as general
-from pagesim.kernels.pool import geometry
+from pagesim.kernels.pool import Geometry, geometry
+from pagesim.kernels.prefill import prefill as general_prefill
 from pagesim.kernels.split import Split, item_tokens, most_items, split
 
 KERNELS = ("hopper", "general")
 CPU_SMS = 8  # what the interpreter plans for, so that it meets cut sequences too
 MIN_HOPPER_TILES = 8  # tiles for each SM below which starting the ring and merging cost more than streaming saves
+MIN_HOPPER_QUERIES = 512  # below which the general prefill kernel is as fast
+MIN_QUERIES_A_SEQUENCE = 80  # on average, below which too many of the 128 rows that Hopper's takes at a time are empty
+SLOWER = ("the batch is small", "the sequences have few queries")  # reasons that do not keep who asks for it away
 
 
 class GeneralPlan:
@@ -94,6 +100,36 @@ def _device(index: int | None) -> tuple[tuple[int, int], int]:
     return (properties.major, properties.minor), properties.multi_processor_count
 
 
+def _why_not_hopper(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    pool: Geometry,
+    window: int | None,
+    softcap: float | None,
+    k_scale: float,
+    v_scale: float,
+) -> str | None:
+    """What keeps a call from both Hopper kernels."""
+    if q.device.type != "cuda":
+        return f"the device is {q.device.type}"
+    capability, _ = _device(q.device.index)
+    reasons = [
+        (capability != (9, 0), f"compute capability is {capability[0]}.{capability[1]}, not 9.0"),
+        (
+            q.dtype not in (torch.bfloat16, torch.float16) or k_cache.dtype != q.dtype,
+            f"dtypes are {q.dtype} and {k_cache.dtype}, not bf16 or fp16",
+        ),
+        (pool.head_dim not in (64, 128), f"head_dim is {pool.head_dim}, not 64 or 128"),
+        (window is not None or softcap is not None, "of a window or a soft cap"),
+        (k_scale != 1.0 or v_scale != 1.0, "of scales"),
+        (
+            any(stride % 16 for stride in pool[4:]) or k_cache.data_ptr() % 16,
+            "a stride of the pool is not a multiple of 16 elements",
+        ),
+    ]
+    return next((reason for holds, reason in reasons if holds), None)
+
+
 def why_general(
     q: torch.Tensor,
     k_cache: torch.Tensor,
@@ -105,33 +141,58 @@ def why_general(
     k_scale: float = 1.0,
     v_scale: float = 1.0,
 ) -> str | None:
-    """The rule: what keeps this batch from the Hopper kernel; None where that kernel runs."""
-    if q.device.type != "cuda":
-        return f"the device is {q.device.type}"
-    capability, num_sms = _device(q.device.index)
+    """The rule of decode: what keeps this batch from the Hopper kernel; None where that kernel runs."""
     pool = geometry(k_cache, layout)
+    reason = _why_not_hopper(q, k_cache, pool, window, softcap, k_scale, v_scale)
+    if reason is not None:
+        return reason
     rows = q.shape[1] * (q.shape[2] // pool.num_kv_heads)
+    tiles = int(np.sum(-(-lengths // 16))) * (pool.num_kv_heads // 4)
     reasons = [
-        (capability != (9, 0), f"compute capability is {capability[0]}.{capability[1]}, not 9.0"),
-        (
-            q.dtype not in (torch.bfloat16, torch.float16) or k_cache.dtype != q.dtype,
-            f"dtypes are {q.dtype} and {k_cache.dtype}, not bf16 or fp16",
-        ),
-        (pool.head_dim not in (64, 128), f"head_dim is {pool.head_dim}, not 64 or 128"),
         (pool.num_kv_heads % 4 != 0, f"{pool.num_kv_heads} KV heads are not a multiple of 4"),
         (rows > 16, f"{rows} query rows to a KV head are more than 16"),
-        (window is not None or softcap is not None, "of a window or a soft cap"),
-        (k_scale != 1.0 or v_scale != 1.0, "of scales"),
-        (
-            any(stride % 16 for stride in pool[4:]) or k_cache.data_ptr() % 16,
-            "a stride of the pool is not a multiple of 16 elements",
-        ),
-        (
-            int(np.sum(-(-lengths // 16))) * (pool.num_kv_heads // 4) < 2 * MIN_HOPPER_TILES * num_sms,
-            "the batch is small",
-        ),
+        (tiles < 2 * MIN_HOPPER_TILES * _device(q.device.index)[1], "the batch is small"),
     ]
     return next((reason for holds, reason in reasons if holds), None)
+
+
+def why_general_prefill(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    num_seqs: int,
+    *,
+    layout: str,
+    window: int | None = None,
+    softcap: float | None = None,
+    k_scale: float = 1.0,
+    v_scale: float = 1.0,
+) -> str | None:
+    """The rule of prefill, likewise."""
+    pool = geometry(k_cache, layout)
+    reason = _why_not_hopper(q, k_cache, pool, window, softcap, k_scale, v_scale)
+    if reason is not None:
+        return reason
+    reasons = [
+        (pool.block_size % 16 != 0, f"blocks of {pool.block_size} tokens are not a multiple of 16"),
+        (q.data_ptr() % 16 != 0, "the queries do not start at a multiple of 16 bytes"),
+        (q.shape[0] == 0, "there are no queries"),
+        (q.shape[0] < MIN_QUERIES_A_SEQUENCE * num_seqs, "the sequences have few queries"),
+        (q.shape[0] < MIN_HOPPER_QUERIES, "the batch is small"),
+    ]
+    return next((reason for holds, reason in reasons if holds), None)
+
+
+def _choose(kernel: str | None, reason: str | None) -> str:
+    """The kernel to take, where the rule has found ``reason`` against Hopper's.
+
+    Raises:
+        InputError: an unknown kernel, or one that does not take this call.
+    """
+    if kernel not in (None, *KERNELS):
+        raise InputError(f"kernel must be one of {', '.join(KERNELS)}, got {kernel!r}")
+    if kernel == "hopper" and reason not in (None, *SLOWER):
+        raise InputError(f"the Hopper kernel does not take this: {reason}")
+    return kernel or ("hopper" if reason is None else "general")
 
 
 def plan_decode(
@@ -162,13 +223,10 @@ def plan_decode(
     reason = why_general(
         q, k_cache, lengths, layout=layout, window=window, softcap=softcap, k_scale=k_scale, v_scale=v_scale
     )
-    if kernel not in (None, *KERNELS):
-        raise InputError(f"kernel must be one of {', '.join(KERNELS)}, got {kernel!r}")
-    if kernel == "hopper" and reason not in (None, "the batch is small"):
-        raise InputError(f"the Hopper kernel does not take this: {reason}")
+    kernel = _choose(kernel, reason)
     pool = geometry(k_cache, layout)
     num_sms = _device(q.device.index)[1] if q.device.type == "cuda" else CPU_SMS
-    if kernel == "general" or (kernel is None and reason is not None):
+    if kernel == "general":
         return GeneralPlan(q, pool.num_kv_heads, lengths, num_sms, window, capacity_tokens)
     from pagesim.kernels import hopper_launch  # Gluon is imported only where it can run
 
@@ -228,5 +286,44 @@ def paged_decode(
         layout=layout,
         scale=q.shape[-1] ** -0.5 if scale is None else scale,
         out=out,
+    )
+    return out
+
+
+def paged_prefill(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    block_table: torch.Tensor,
+    lengths: torch.Tensor,
+    first_query: torch.Tensor,
+    max_q_len: int,
+    *,
+    layout: str,
+    scale: float | None = None,
+    window: int | None = None,
+    softcap: float | None = None,
+    k_scale: float = 1.0,
+    v_scale: float = 1.0,
+    out: torch.Tensor | None = None,
+    kernel: str | None = None,
+) -> torch.Tensor:
+    """Causal attention of each sequence's last tokens; arguments as for ``prefill.prefill``.
+
+    Args:
+        kernel: take this one, whatever ``why_general_prefill`` says.
+
+    Raises:
+        InputError: an unknown kernel, one that does not take this call, or arguments that do not fit together.
+    """
+    options = {"window": window, "softcap": softcap, "k_scale": k_scale, "v_scale": v_scale, "layout": layout}
+    arguments = q, k_cache, v_cache, block_table, lengths, first_query, max_q_len
+    if _choose(kernel, why_general_prefill(q, k_cache, lengths.shape[0], **options)) == "general":
+        return general_prefill(*arguments, scale=scale, out=out, **options)
+    from pagesim.kernels import hopper_prefill_launch
+
+    out = torch.empty_like(q) if out is None else out
+    hopper_prefill_launch.prefill(
+        *arguments, layout=layout, scale=q.shape[-1] ** -0.5 if scale is None else scale, out=out
     )
     return out

@@ -12,8 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from pagesim.kernels.dispatch import paged_decode, plan_decode
-from pagesim.kernels.prefill import prefill
+from pagesim.kernels.dispatch import paged_decode, paged_prefill, plan_decode
 from pagesim.kernels.workloads import Workload
 
 Call = Callable[[], None]
@@ -61,11 +60,9 @@ class Batch:
 
 
 def ours(batch: Batch, kernel: str | None = None) -> list[Call]:
-    """The decode kernel that the rule chooses; the prefill kernel where there are many queries."""
+    """The kernel that the rule chooses, of decode or, where there are many queries, of prefill."""
     if batch.workload.is_prefill:
-        if kernel is not None:
-            raise NotHere("one prefill kernel only: ours")
-        return _prefill(batch)
+        return _prefill(batch, kernel)
     plan = plan_decode(batch.q, batch.k_cache, batch.workload.lengths, kernel=kernel, **batch.options)
     return [
         lambda table=table: paged_decode(
@@ -75,12 +72,21 @@ def ours(batch: Batch, kernel: str | None = None) -> list[Call]:
     ]
 
 
-def _prefill(batch: Batch) -> list[Call]:
+def _prefill(batch: Batch, kernel: str | None = None) -> list[Call]:
     q_len, (q, out) = batch.workload.q_len, (x.flatten(0, 1) for x in (batch.q, batch.out))
     first_query = torch.arange(len(batch.q) + 1, dtype=torch.int32, device=q.device) * q_len
     return [
-        lambda table=table: prefill(
-            q, batch.k_cache, batch.v_cache, table, batch.lengths, first_query, q_len, out=out, **batch.options
+        lambda table=table: paged_prefill(
+            q,
+            batch.k_cache,
+            batch.v_cache,
+            table,
+            batch.lengths,
+            first_query,
+            q_len,
+            out=out,
+            kernel=kernel,
+            **batch.options,
         )
         for table in batch.tables
     ]

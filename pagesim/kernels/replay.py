@@ -18,10 +18,9 @@ from pagesim.kernels.cache_write import write_cache
 from pagesim.kernels.check import Verdict, compare
 from pagesim.kernels.contents import Contents, Model
 from pagesim.kernels.decode import make_workspace
-from pagesim.kernels.dispatch import paged_decode, plan_decode
+from pagesim.kernels.dispatch import paged_decode, paged_prefill, plan_decode
 from pagesim.kernels.mla import decode_mla, plan_mla
 from pagesim.kernels.pool import poisoned_pool
-from pagesim.kernels.prefill import prefill
 from pagesim.kernels.reference import attention
 
 WRITE_TOKENS = 65_536  # written at once, so that new keys and values need little memory beside the pool
@@ -211,9 +210,9 @@ class Replay:
         model = self.model
         q = self._queries(int(first[-1]), 1)[:, 0]
         own = rows[torch.from_numpy(places).to(self.device)]
-        out = prefill(q, *self._caches[layer], self._table[own], self._lengths[own],
-                      torch.from_numpy(first.astype(np.int32)).to(self.device), int(q_lens.max()),
-                      out=torch.full_like(q, float("nan")), **model.options())
+        out = paged_prefill(q, *self._caches[layer], self._table[own], self._lengths[own],
+                            torch.from_numpy(first.astype(np.int32)).to(self.device), int(q_lens.max()),
+                            out=torch.full_like(q, float("nan")), **model.options())
         expected = [self._expected(q[None, a:b], [sequences[place]], layer)[0]
                     for place, a, b in zip(places, first[:-1], first[1:], strict=True)]
         verdict = compare(out, torch.cat(expected))
