@@ -6,6 +6,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 pytest.importorskip("triton", reason="triton is not installed: pip install 'pagesim[kernel]' on Linux")
 
 from pagesim.errors import InputError
+from pagesim.kernels import dispatch
 from pagesim.kernels.cases import make_case
 from pagesim.kernels.check import compare
 from pagesim.kernels.dispatch import paged_prefill, why_general_prefill
@@ -34,6 +35,21 @@ def test_an_unknown_kernel_and_one_that_cannot_run_are_refused(case):
         prefill(case, kernel="fast")
     with pytest.raises(InputError, match="does not take this"):
         prefill(case, kernel="hopper")
+
+
+@pytest.mark.parametrize("num_queries, num_seqs, block_size, reason", [
+    (8192, 1, 16, None),
+    (512, 1, 48, None),
+    (80 * 32, 32, 16, None),
+    (79 * 32, 32, 16, "the sequences have few queries"),
+    (511, 1, 16, "the batch is small"),
+    (0, 0, 16, "there are no queries"),
+    (8192, 1, 24, "blocks of 24 tokens are not a multiple of 16"),
+])
+def test_on_its_gpu_the_rule_looks_at_queries_and_blocks(monkeypatch, num_queries, num_seqs, block_size, reason):
+    monkeypatch.setattr(dispatch, "_why_not_hopper", lambda *call: None)
+    q, cache = torch.empty(num_queries, 4, 64), torch.empty(2, block_size, 2, 64)
+    assert why_general_prefill(q, cache, num_seqs, layout="NHD") == reason
 
 
 @pytest.mark.parametrize("block_size, box", [(16, 16), (48, 16), (64, 64), (96, 32), (256, 128)])
