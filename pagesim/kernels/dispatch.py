@@ -16,6 +16,7 @@ from functools import cache
 
 import numpy as np
 import torch
+import triton
 
 from pagesim.errors import InputError
 from pagesim.kernels import decode as general
@@ -24,6 +25,7 @@ from pagesim.kernels.prefill import prefill as general_prefill
 from pagesim.kernels.split import Split, item_tokens, most_items, split
 
 KERNELS = ("hopper", "general")
+HAS_GLUON = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 6)  # the dialect as Hopper's use it
 CPU_SMS = 8  # what the interpreter plans for, so that it meets cut sequences too
 MIN_HOPPER_TILES = 8  # tiles for each SM below which starting the ring and merging cost more than streaming saves
 MIN_HOPPER_QUERIES = 512  # below which the general prefill kernel is as fast
@@ -115,6 +117,7 @@ def _why_not_hopper(
     capability, _ = _device(q.device.index)
     reasons = [
         (capability != (9, 0), f"compute capability is {capability[0]}.{capability[1]}, not 9.0"),
+        (not HAS_GLUON, f"Triton is {triton.__version__}, older than 3.6"),
         (
             q.dtype not in (torch.bfloat16, torch.float16) or k_cache.dtype != q.dtype,
             f"dtypes are {q.dtype} and {k_cache.dtype}, not bf16 or fp16",

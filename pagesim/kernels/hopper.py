@@ -28,6 +28,7 @@ from pagesim.kernels.hopper_producers import (
     advance,
     fetch_boxes,
     fetch_tokens,
+    read_field,
 )
 
 M = gl.constexpr(16)  # query rows of a product, the least that a tensor core takes
@@ -71,15 +72,10 @@ def _step(q, m, total, acc, box, phase, limit, tokens, row_token, scale_log2, ri
 
 
 @gluon.jit
-def _read(mail, letter, FIELD: gl.constexpr, WARPS: gl.constexpr):
-    return gl.max(mail.index(letter).slice(FIELD, 1).load(gl.BlockedLayout([1], [32], [WARPS], [0])), 0)
-
-
-@gluon.jit
 def _q_offset(mail, letter, S: gl.constexpr):
     """Of a sequence's first query and its group's first head; of their output too."""
-    seq = _read(mail, letter, SEQ, S.HEADS).to(gl.int64)
-    group = _read(mail, letter, GROUP, S.HEADS)
+    seq = read_field(mail, letter, SEQ, S.HEADS).to(gl.int64)
+    group = read_field(mail, letter, GROUP, S.HEADS)
     return seq * (S.Q_LEN * S.NUM_Q_HEADS * S.HEAD_DIM) + group * (S.HEADS * S.Q_GROUP * S.HEAD_DIM)
 
 
@@ -120,20 +116,20 @@ def _consumer(q_ptr, ring, full, empty, mail, posted, taken, records, counters, 
     record1 = gl.to_tensor(0)
     at_record = gl.program_id(0)
     mbarrier.wait(posted.index(letter), letter_phase)
-    seq = _read(mail, letter, SEQ, HEADS)
+    seq = read_field(mail, letter, SEQ, HEADS)
     q_offset = _q_offset(mail, letter, S)
     q = gl.load(q_ptr + q_offset + q_at, mask=q_mask & (seq >= 0), other=0.0)
     while seq >= 0:
-        first = _read(mail, letter, FIRST_TILE, HEADS)
-        num_tiles = _read(mail, letter, NUM_TILES, HEADS)
-        tokens = _read(mail, letter, TOKENS, HEADS)
-        slot = _read(mail, letter, SLOT, HEADS)
-        share = _read(mail, letter, SHARE, HEADS)
-        following = _read(mail, letter, NEXT, HEADS)
+        first = read_field(mail, letter, FIRST_TILE, HEADS)
+        num_tiles = read_field(mail, letter, NUM_TILES, HEADS)
+        tokens = read_field(mail, letter, TOKENS, HEADS)
+        slot = read_field(mail, letter, SLOT, HEADS)
+        share = read_field(mail, letter, SHARE, HEADS)
+        following = read_field(mail, letter, NEXT, HEADS)
         mbarrier.arrive(taken.index(letter), count=1)
         letter, letter_phase = advance(letter, letter_phase, MAIL)
         mbarrier.wait(posted.index(letter), letter_phase)
-        seq = _read(mail, letter, SEQ, HEADS)
+        seq = read_field(mail, letter, SEQ, HEADS)
         next_q_offset = _q_offset(mail, letter, S)
         next_q = gl.load(q_ptr + next_q_offset + q_at, mask=q_mask & (seq >= 0), other=0.0)
         limit = tokens - (S.Q_LEN - 1) - first * TILE  # tokens from here that the first query token sees
@@ -196,12 +192,14 @@ def decode(q, k, v, block_stride, token_stride, head_stride, table, records, cou
         mbarrier.init(taken.index(j), count=1)
     if S.BOXES:
         gl.warp_specialize(
-            [(_consumer, (q, ring, full, empty, mail, posted, taken, records, counters, partial, lse, out, scale_log2, S)),
+            [(_consumer, (q, ring, full, empty, mail, posted, taken, records, counters, partial, lse, out, scale_log2,
+                          S)),
              (fetch_boxes, (k, v, ring, full, empty, mail, posted, taken, table, records, table_stride, S))],
             [1], [40])
     else:
         gl.warp_specialize(
-            [(_consumer, (q, ring, full, empty, mail, posted, taken, records, counters, partial, lse, out, scale_log2, S)),
+            [(_consumer, (q, ring, full, empty, mail, posted, taken, records, counters, partial, lse, out, scale_log2,
+                          S)),
              (fetch_tokens, (k, v, block_stride, token_stride, head_stride, ring, full, empty, mail, posted, taken,
                              table, records, table_stride, S))],
             [GATHER_WARPS], [96])

@@ -20,7 +20,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from pagesim.kernels.hopper_producers import advance
+from pagesim.kernels.hopper_producers import advance, read_field
 
 ROWS = gl.constexpr(128)  # queries of an item
 M = gl.constexpr(64)  # queries of a consumer: what a warpgroup's products take
@@ -46,11 +46,6 @@ def _post(seq, head, row, q_len, before, first_query, letter, phase, letters):
     mail.index(letter).store(item)
     mbarrier.arrive(posted.index(letter), count=1)
     return advance(letter, phase, MAIL)
-
-
-@gluon.jit
-def _read(mail, letter, FIELD: gl.constexpr, WARPS: gl.constexpr):
-    return gl.max(mail.index(letter).slice(FIELD, 1).load(gl.BlockedLayout([1], [32], [WARPS], [0])), 0)
 
 
 @gluon.jit
@@ -134,11 +129,11 @@ def _fetch_values(v, values, letters, table, table_stride, S: gl.constexpr):
     letter = gl.to_tensor(0)
     letter_phase = gl.to_tensor(0)
     mbarrier.wait(posted.index(letter), letter_phase)
-    seq = _read(mail, letter, SEQ, 1)
+    seq = read_field(mail, letter, SEQ, 1)
     while seq >= 0:
-        kv_head = _read(mail, letter, HEAD, 1) // S.GROUP
-        end = _read(mail, letter, BEFORE, 1)
-        end += gl.minimum(_read(mail, letter, ROW, 1) + ROWS, _read(mail, letter, Q_LEN, 1))
+        kv_head = read_field(mail, letter, HEAD, 1) // S.GROUP
+        end = read_field(mail, letter, BEFORE, 1)
+        end += gl.minimum(read_field(mail, letter, ROW, 1) + ROWS, read_field(mail, letter, Q_LEN, 1))
         mbarrier.arrive(taken.index(letter), count=1)
         letter, letter_phase = advance(letter, letter_phase, MAIL)
         for t in range((end + TILE - 1) // TILE - 1, -1, -1):
@@ -146,7 +141,7 @@ def _fetch_values(v, values, letters, table, table_stride, S: gl.constexpr):
             _fetch(v, values, slot, phase, ids, kv_head, t, S)
             slot, phase = advance(slot, phase, NUM_SLOTS)
         mbarrier.wait(posted.index(letter), letter_phase)
-        seq = _read(mail, letter, SEQ, 1)
+        seq = read_field(mail, letter, SEQ, 1)
 
 
 @gluon.jit
@@ -251,13 +246,13 @@ def _consumer(queries, keys, values, v_parts, letters, out, scale_log2, C: gl.co
     letter = gl.to_tensor(0)
     letter_phase = gl.to_tensor(0)
     mbarrier.wait(posted.index(letter), letter_phase)
-    seq = _read(mail, letter, SEQ, 4)
+    seq = read_field(mail, letter, SEQ, 4)
     while seq >= 0:
-        head = _read(mail, letter, HEAD, 4)
-        first_row = _read(mail, letter, ROW, 4)
-        q_len = _read(mail, letter, Q_LEN, 4)
-        before = _read(mail, letter, BEFORE, 4)
-        first_query = _read(mail, letter, FIRST_QUERY, 4)
+        head = read_field(mail, letter, HEAD, 4)
+        first_row = read_field(mail, letter, ROW, 4)
+        q_len = read_field(mail, letter, Q_LEN, 4)
+        before = read_field(mail, letter, BEFORE, 4)
+        first_query = read_field(mail, letter, FIRST_QUERY, 4)
         mbarrier.arrive(taken.index(letter), count=1)
         letter, letter_phase = advance(letter, letter_phase, MAIL)
         row = first_row + C * M
@@ -298,7 +293,7 @@ def _consumer(queries, keys, values, v_parts, letters, out, scale_log2, C: gl.co
         gl.store(out + at[:, None] + column[None, :], o.to(out.dtype.element_ty),
                  mask=(row + o_row < q_len)[:, None] & (column >= 0)[None, :])
         mbarrier.wait(posted.index(letter), letter_phase)
-        seq = _read(mail, letter, SEQ, 4)
+        seq = read_field(mail, letter, SEQ, 4)
 
 
 @gluon.jit

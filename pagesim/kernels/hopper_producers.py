@@ -38,6 +38,12 @@ def advance(slot, phase, NUM_SLOTS: gl.constexpr):
 
 
 @gluon.jit
+def read_field(mail, letter, FIELD: gl.constexpr, WARPS: gl.constexpr):
+    """One word of a letter, as a scalar for all threads of WARPS warps."""
+    return gl.max(mail.index(letter).slice(FIELD, 1).load(gl.BlockedLayout([1], [32], [WARPS], [0])), 0)
+
+
+@gluon.jit
 def _load_record(records, at, WARPS: gl.constexpr):
     """All words of a record and those that a producer needs; -1 behind the last."""
     some = at >= 0

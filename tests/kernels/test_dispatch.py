@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -5,6 +7,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 pytest.importorskip("triton", reason="triton is not installed: pip install 'pagesim[kernel]' on Linux")
 
 from pagesim.errors import InputError
+from pagesim.kernels import dispatch
 from pagesim.kernels.cases import make_case
 from pagesim.kernels.check import compare
 from pagesim.kernels.dispatch import paged_decode, plan_decode, why_general
@@ -29,6 +32,24 @@ def test_the_rule_says_why_the_general_kernel_runs(device):
     assert why_general(case.q, case.k_cache, case.lengths, **case.options) is not None
     assert device != "cpu" or why_general(case.q, case.k_cache, case.lengths, **case.options) == expected
     assert plan_decode(case.q, case.k_cache, case.lengths, **case.options).kernel == "general"
+
+
+@pytest.mark.parametrize("capability, has_gluon, reason", [
+    ((9, 0), True, None),
+    ((10, 0), True, "compute capability is 10.0, not 9.0"),
+    ((8, 6), True, "compute capability is 8.6, not 9.0"),
+    ((9, 0), False, "older than 3.6"),
+])
+def test_the_rule_asks_for_the_gpu_and_the_triton_that_the_hopper_kernels_need(
+    monkeypatch, capability, has_gluon, reason
+):
+    monkeypatch.setattr(dispatch, "_device", lambda index: (capability, 132))
+    monkeypatch.setattr(dispatch, "HAS_GLUON", has_gluon)
+    q = SimpleNamespace(
+        device=SimpleNamespace(type="cuda", index=0), dtype=torch.bfloat16, shape=(64, 1, 32, 128)
+    )
+    found = why_general(q, torch.empty(2, 16, 8, 128, dtype=torch.bfloat16), np.full(64, 4096), layout="NHD")
+    assert found is reason is None or reason in found
 
 
 @pytest.mark.parametrize("capacity_tokens", [None, 4000])
