@@ -9,13 +9,8 @@ if TYPE_CHECKING:
     from pagesim.config import Case, Experiment
 
 
-def simulate(
-    what: "str | Path | Case | Experiment",
-    overrides: tuple[str, ...] = (),
-    *,
-    jobs: int = 1,
-    folder: str | Path | None = None,
-) -> Simulation:
+def simulate(what: "str | Path | Case | Experiment", overrides: tuple[str, ...] = (), *, jobs: int = 1,
+             folder: str | Path | None = None) -> Simulation:
     """Run a config file, an experiment or one case of it.
 
     Args:
@@ -42,9 +37,8 @@ def simulate(
         experiment = Experiment(path=what.name, cases=(what,))
     else:
         experiment = what if isinstance(what, Experiment) else load(what, overrides)
-    simulation = run_experiment(
-        experiment, jobs=jobs, folder=None if folder is None else Path(folder), keep_results=True
-    )
+    simulation = run_experiment(experiment, jobs=jobs, folder=None if folder is None else Path(folder),
+                                keep_results=True)
     if simulation.interrupted:
         raise KeyboardInterrupt
     return simulation

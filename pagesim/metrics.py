@@ -69,10 +69,9 @@ def request_counts(status: np.ndarray, num_kept: int) -> dict:
     completed, unfinished = counts.pop("completed"), counts.pop("unfinished")
     rejected = sum(counts.values())
     if completed + rejected + unfinished != num_kept:
-        raise PagesimError(
-            f"requests were lost: {num_kept:,} kept, but {completed:,} completed + {rejected:,} rejected + "
-            f"{unfinished:,} unfinished; this is a bug in pagesim, please report it with the config"
-        )
+        raise PagesimError(f"requests were lost: {num_kept:,} kept, but {completed:,} completed + {rejected:,} "
+                           f"rejected + {unfinished:,} unfinished; this is a bug in pagesim, please report it with the "
+                           "config")
     return {"completed": completed, "rejected": rejected, "unfinished": unfinished, "rejected_by_reason": counts}
 
 
@@ -200,10 +199,8 @@ def summary(values: np.ndarray) -> dict[str, float | None]:
 
 def histograms(counts: Histograms) -> dict[str, list | None]:
     """Each as rows ``[low, high, count]`` of its bins that are not empty; a bin holds low <= value < high."""
-    return {
-        name: None if bins is None else [[*_bin_edges(k), bins[k].item()] for k in np.flatnonzero(bins).tolist()]
-        for name, bins in vars(counts).items()
-    }
+    return {name: None if bins is None else [[*_bin_edges(k), bins[k].item()] for k in np.flatnonzero(bins).tolist()]
+            for name, bins in vars(counts).items()}
 
 
 def _bin_edges(k: int) -> tuple[int, int]:

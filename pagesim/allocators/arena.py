@@ -42,21 +42,11 @@ def make_arena(spec: Contiguous, capacity_slots: int, max_model_len: int, rows: 
     """An empty arena of ``capacity_slots`` for at most ``rows`` regions."""
     buddy = spec.placement == "buddy"
     most_holes = (rows + 2) * (capacity_slots.bit_length() + 1 if buddy else 1) + 64
-    arena = Arena(
-        capacity=capacity_slots,
-        placement=PLACEMENTS.index(spec.placement),
-        reserve=RESERVES.index(spec.reserve),
-        growth=spec.growth,
-        max_model_len=max_model_len,
-        start=np.zeros(rows, np.int64),
-        asked=np.zeros(rows, np.int64),
-        allocated=np.zeros(rows, np.int64),
-        hole_start=np.zeros(most_holes, np.int64),
-        hole_size=np.zeros(most_holes, np.int64),
-        count=np.zeros(4, np.int64),
-        bins=np.zeros(64, np.int64),
-        hole_seconds=np.zeros(64),
-    )
+    arena = Arena(capacity=capacity_slots, placement=PLACEMENTS.index(spec.placement),
+                  reserve=RESERVES.index(spec.reserve), growth=spec.growth, max_model_len=max_model_len,
+                  start=np.zeros(rows, np.int64), asked=np.zeros(rows, np.int64), allocated=np.zeros(rows, np.int64),
+                  hole_start=np.zeros(most_holes, np.int64), hole_size=np.zeros(most_holes, np.int64),
+                  count=np.zeros(4, np.int64), bins=np.zeros(64, np.int64), hole_seconds=np.zeros(64))
     address = 0
     sizes = [1 << k for k in reversed(range(capacity_slots.bit_length())) if capacity_slots >> k & 1]
     for size in sizes if buddy else [capacity_slots]:
@@ -136,8 +126,7 @@ def _find_hole(arena, size):
     best = -1
     for i in range(holes):
         if sizes[i] >= size and (
-            best < 0 or (sizes[i] > sizes[best] if arena.placement == WORST_FIT else sizes[i] < sizes[best])
-        ):
+            best < 0 or (sizes[i] > sizes[best] if arena.placement == WORST_FIT else sizes[i] < sizes[best])):
             best = i
     return best
 

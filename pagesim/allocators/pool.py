@@ -56,19 +56,11 @@ def make_pool(spec: Paged, capacity_slots: int, rows: int, longest_tokens: int, 
         ceil_div(width, 16) | 1
     )  # an odd number of cache lines, lest all rows share the same few places in the cache
     live = min(num_blocks, total_blocks if spec.reuse == "fifo" else rows * width)
-    return Pool(
-        num_blocks=num_blocks,
-        block_size=spec.block_size,
-        fifo=spec.reuse == "fifo",
-        watermark_blocks=math.floor(spec.watermark * (num_blocks + 1)),
-        table=np.empty((rows, stride), np.int32),
-        hold=np.zeros(rows, HOLD).view(np.recarray),
-        taken=np.empty((rows, stride, 3), np.int32),
-        freed=np.empty(max(live, 1), np.int32),
-        count=np.zeros(4, np.int64),
-        lifetimes=np.zeros(64, np.int64),
-        runs=np.zeros(width + 1, np.int64),
-    )
+    return Pool(num_blocks=num_blocks, block_size=spec.block_size, fifo=spec.reuse == "fifo",
+                watermark_blocks=math.floor(spec.watermark * (num_blocks + 1)),
+                table=np.empty((rows, stride), np.int32), hold=np.zeros(rows, HOLD).view(np.recarray),
+                taken=np.empty((rows, stride, 3), np.int32), freed=np.empty(max(live, 1), np.int32),
+                count=np.zeros(4, np.int64), lifetimes=np.zeros(64, np.int64), runs=np.zeros(width + 1, np.int64))
 
 
 _BITS = np.array([value.bit_length() for value in range(1024)])

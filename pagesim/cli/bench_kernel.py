@@ -121,7 +121,8 @@ def _builtin(names: "list[str] | tuple[str, ...]") -> "list[Workload]":
     return [known[name] for name in names]
 
 
-def _tables(source: Path, when: str | None, overrides: tuple[str, ...], *, quiet: bool) -> "list[tuple[str, BlockTables]]":
+def _tables(source: Path, when: str | None, overrides: tuple[str, ...], *,
+            quiet: bool) -> "list[tuple[str, BlockTables]]":
     """Named block tables: of a snapshot, or of each case of a config at that moment."""
     from pagesim.core.blocktables import load
 

@@ -13,9 +13,8 @@ _ROWS_SHOWN = 40
 def compare(
     a: Annotated[Path, typer.Argument(metavar="RUN_A", help="A run folder, or a measured timeline as CSV.")],
     b: Annotated[Path, typer.Argument(metavar="RUN_B", help="A run folder, or a measured timeline as CSV.")],
-    case: Annotated[
-        str | None, typer.Option(help="The case to lay beside a measured timeline, where the run has several.")
-    ] = None,
+    case: Annotated[str | None, typer.Option(help=(
+        "The case to lay beside a measured timeline, where the run has several."))] = None,
     all: Annotated[bool, typer.Option("--all", help="Show the figures that are equal too.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Write one JSON object and nothing else.")] = False,
 ) -> None:
@@ -60,8 +59,7 @@ def _beside_measured(run: Path, measured: Path, case: str | None, *, json: bool)
     names = [entry["name"] for entry in document["cases"]]
     if case is None and len(names) != 1:
         raise InputError(
-            f"{run} has {len(names)} cases; choose one with --case: {', '.join(names) or 'none has finished'}"
-        )
+            f"{run} has {len(names)} cases; choose one with --case: {', '.join(names) or 'none has finished'}")
     if case is not None and case not in names:
         raise InputError(f"{run} has no case {case!r}; it has {', '.join(names)}")
     folder = case_folder(run, case or names[0], len(names) + len(document["failed"]))

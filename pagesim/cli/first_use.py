@@ -17,9 +17,6 @@ def compile_first(allocators: "Iterable[Contiguous | Paged]", *, quiet: bool) ->
         return
     if not quiet:
         names = " and ".join(kind.__name__.lower() for kind in kinds)
-        print(
-            f"pagesim: compiling the engine for {names} memory; this takes up to half a minute, once",
-            file=sys.stderr,
-            flush=True,
-        )
+        print(f"pagesim: compiling the engine for {names} memory; this takes up to half a minute, once",
+              file=sys.stderr, flush=True)
     compile_loops(kinds)

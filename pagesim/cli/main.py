@@ -54,11 +54,8 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback()
-def options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
-    ] = False,
-) -> None:
+def options(version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help=(
+        "Print the version and stop."))] = False) -> None:
     pass
 
 

@@ -21,16 +21,11 @@ class Kind(str, Enum):
 
 
 def plot(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run folders: what 'pagesim simulate -o DIR' wrote.")
-    ],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help=(
+        "Run folders: what 'pagesim simulate -o DIR' wrote."))],
     kind: Annotated[Kind, typer.Option(help="What is drawn.")],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o", "--output", metavar="FILE", help=".png, .svg or .pdf; without it KIND.png in the first RUN."
-        ),
-    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help=(
+        ".png, .svg or .pdf; without it KIND.png in the first RUN."))] = None,
     case: Annotated[list[str], typer.Option(metavar="NAME", help="Draw this case only; may be repeated.")] = [],
 ) -> None:
     """Draw one picture as PNG, SVG or PDF: the same as in the report, with matplotlib."""

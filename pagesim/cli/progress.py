@@ -33,8 +33,7 @@ def progress_display(num_cases: int, *, quiet: bool) -> Iterator[Callable[["Prog
             total += (num_cases - len(latest)) * max(each.num_requests for each in latest.values())
             speed = display.tasks[0].speed
             text = f"{done:,} of {total:,} requests" + (f", {speed:,.0f}/s" if speed else "")
-            display.update(
-                line, completed=done, total=max(total, 1), done=text, description=f"{ended} of {num_cases} cases"
-            )
+            display.update(line, completed=done, total=max(total, 1), done=text,
+                           description=f"{ended} of {num_cases} cases")
 
         yield show

@@ -8,13 +8,10 @@ import typer
 
 
 def report(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run folders: what 'pagesim simulate -o DIR' wrote.")
-    ],
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="FILE.html", help="The page; report.html in the first RUN if left out."),
-    ] = None,
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help=(
+        "Run folders: what 'pagesim simulate -o DIR' wrote."))],
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE.html", help=(
+        "The page; report.html in the first RUN if left out."))] = None,
     case: Annotated[list[str], typer.Option(metavar="NAME", help="Show this case only; may be repeated.")] = [],
 ) -> None:
     """Write one HTML page, complete in itself: memory over time, address maps, distributions, sweeps, all numbers."""

@@ -21,48 +21,25 @@ class Format(str, Enum):
 
 
 def simulate(
-    config: Annotated[
-        Path, typer.Argument(help="The experiment, a YAML file; configs/ has some, 'pagesim config init' writes one.")
-    ],
-    overrides: Annotated[
-        list[str],
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help=("Replace one key, such as trace.limit=1000 or allocators.0.block_size=32; may be repeated."),
-        ),
-    ] = [],
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write the run folder here.")
-    ] = None,
-    snapshot: Annotated[
-        list[str],
-        typer.Option(
-            metavar="MOMENT",
-            help=(
-                "Write the block tables of a moment into the run folder, for kernel and bench-kernel: peak, end, "
-                "a step's number, or a time such as 12.5s; may be repeated."
-            ),
-        ),
-    ] = [],
-    export_trace: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.json.gz",
-            help="Write a timeline for Perfetto or chrome://tracing: requests, preemptions, the ledger.",
-        ),
-    ] = None,
+    config: Annotated[Path, typer.Argument(help=(
+        "The experiment, a YAML file; configs/ has some, 'pagesim config init' writes one."))],
+    overrides: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help=(
+        "Replace one key, such as trace.limit=1000 or allocators.0.block_size=32; may be repeated."))] = [],
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help=(
+        "Write the run folder here."))] = None,
+    snapshot: Annotated[list[str], typer.Option(metavar="MOMENT", help=(
+        "Write the block tables of a moment into the run folder, for kernel and bench-kernel: peak, end, a step's "
+        "number, or a time such as 12.5s; may be repeated."))] = [],
+    export_trace: Annotated[Path | None, typer.Option(metavar="FILE.json.gz", help=(
+        "Write a timeline for Perfetto or chrome://tracing: requests, preemptions, the ledger."))] = None,
     format: Annotated[Format, typer.Option(help="What is written to stdout.")] = Format.table,
-    json: Annotated[
-        bool, typer.Option("--json", help="Write one JSON object and nothing else: --format json.")
-    ] = False,
+    json: Annotated[bool, typer.Option("--json", help=(
+        "Write one JSON object and nothing else: --format json."))] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the result: no progress, no notes.")] = False,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes at most; the default is the cores, where it pays.")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Keep the cases that an earlier run into DIR finished.")
-    ] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help=(
+        "Processes at most; the default is the cores, where it pays."))] = None,
+    resume: Annotated[bool, typer.Option("--resume", help=(
+        "Keep the cases that an earlier run into DIR finished."))] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cases and stop.")] = False,
 ) -> None:
     """Replay a trace through the allocators of an experiment and account for every slot of KV memory."""
@@ -97,9 +74,8 @@ def _note(text: str, *, quiet: bool) -> None:
         print(text, file=sys.stderr)
 
 
-def _run(
-    experiment: "Experiment", format: Format, output: Path | None, jobs: int | None, *, quiet: bool, resume: bool
-) -> int:
+def _run(experiment: "Experiment", format: Format, output: Path | None, jobs: int | None, *, quiet: bool,
+         resume: bool) -> int:
     """Run and print; the exit code: 1 where nothing completed or a case failed, 130 after Ctrl-C."""
     from pagesim.cli.first_use import compile_first
     from pagesim.cli.progress import progress_display

@@ -49,9 +49,8 @@ def size(
         _print(answer)
 
 
-def _document(
-    config: Path | None, options: dict[str, str], block_size: str | None, from_vllm: str | None, overrides: list[str],
-) -> "Document":
+def _document(config: Path | None, options: dict[str, str], block_size: str | None, from_vllm: str | None,
+              overrides: list[str]) -> "Document":
     from pagesim.config.load import empty, read
     from pagesim.config.overrides import Override, assignment, overridden
     from pagesim.config.vllm import block_size_overrides, vllm_overrides

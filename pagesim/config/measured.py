@@ -103,7 +103,7 @@ def _read(name: str, path: str) -> list[Fit]:
 
 
 def _kv_dtypes(memory: Memory, model: catalog.Model) -> tuple[str, ...]:
-    """Dtypes that the KV cache can have: the one that is named, or with ``auto`` either of 16 bits or an fp32 model's."""
+    """Dtypes that the KV cache can have: the one named, or with ``auto`` either of 16 bits or an fp32 model's."""
     dtype = "fp32" if (memory.kv_cache_dtype, model.weights) == ("auto", "fp32") else memory.kv_cache_dtype
     return ("bf16", "fp16") if dtype == "auto" else (dtype,)
 

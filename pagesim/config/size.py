@@ -117,9 +117,8 @@ def _typical(max_model_len: int) -> Request:
     return Request(min(1024, max(1, max_model_len // 2)), min(256, max(1, max_model_len // 2)))
 
 
-def _reservations(
-    arena: Capacity, pools: list[Capacity], max_model_len: int, request: Request,
-) -> Iterator[Reservation]:
+def _reservations(arena: Capacity, pools: list[Capacity], max_model_len: int,
+                  request: Request) -> Iterator[Reservation]:
     """One row for each reservation rule; a rule that grows has one at admission and one at its end."""
     prompt, final = request.prompt_tokens, request.final_tokens
     limit = max_model_len if request.max_tokens is None else min(max_model_len, prompt + request.max_tokens)

@@ -38,8 +38,7 @@ def parse_bytes(text: str | int) -> int:
     unit = match and _BYTES.get(match[2].lower())
     if not unit:
         raise InputError(
-            f"a size must be a number with its unit (12GiB = 12·2³⁰ bytes, 80GB = 80·10⁹ bytes), got {text!r}"
-        )
+            f"a size must be a number with its unit (12GiB = 12·2³⁰ bytes, 80GB = 80·10⁹ bytes), got {text!r}")
     return round(float(match[1]) * unit)
 
 

@@ -5,30 +5,9 @@ from pagesim.core.jit import COLD, HOT
 from pagesim.engine.queue import head, reserved_for
 from pagesim.engine.running import compute, start_decoding
 from pagesim.engine.state import (
-    ALLOCATED,
-    ASKED,
-    FIRST,
-    FIRST_PARTIAL,
-    HOST_UNITS,
-    LAST,
-    NEXT_FRESH,
-    NOW,
-    NUM_RETURNING,
-    NUM_UNUSED,
-    PINNED,
-    RUNNING,
-    SERIAL,
-    STALE,
-    STEP,
-    STEP_ADMITTED,
-    STEP_DECODE,
-    STEP_MOVED,
-    STEP_PREFILL,
-    SWAPPED,
-    TOKEN_STATES,
-    WAITING,
-    WAIT_CAUSE,
-)
+    ALLOCATED, ASKED, FIRST, FIRST_PARTIAL, HOST_UNITS, LAST, NEXT_FRESH, NOW, NUM_RETURNING, NUM_UNUSED, PINNED,
+    RUNNING, SERIAL, STALE, STEP, STEP_ADMITTED, STEP_DECODE, STEP_MOVED, STEP_PREFILL, SWAPPED, TOKEN_STATES, WAITING,
+    WAIT_CAUSE)
 
 MEMORY, FRAGMENTATION, SEQUENCES, BUDGET, PREEMPTION = range(5)  # result.WAIT_CAUSES
 

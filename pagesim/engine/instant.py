@@ -6,38 +6,9 @@ from pagesim.engine.lists import wheel_first
 from pagesim.engine.queue import head, reserved_for
 from pagesim.engine.record import BUSY, QUEUED, RUN, SATURATED, add_line, integrate
 from pagesim.engine.state import (
-    ALLOCATED,
-    ASKED,
-    LARGEST,
-    NEED,
-    NOW,
-    NUM_COUNTS,
-    NUM_HOLES,
-    NUM_PEAKS,
-    PEAK_STEP,
-    PEAK_TIME,
-    PEAK_TOKEN_STATES,
-    PINNED,
-    PREFILL,
-    REFUSED,
-    RUNNING,
-    SHORT,
-    STALE,
-    STEP,
-    STEPS,
-    STEP_DECODE,
-    STEP_END,
-    STEP_ENDING,
-    STEP_MOVED,
-    STEP_PREFILL,
-    STEP_PREFILLED,
-    STEP_SEQUENCES,
-    TOKEN_STATES,
-    USABLE,
-    WAITING,
-    WAIT_CAUSE,
-    WARM,
-)
+    ALLOCATED, ASKED, LARGEST, NEED, NOW, NUM_COUNTS, NUM_HOLES, NUM_PEAKS, PEAK_STEP, PEAK_TIME, PEAK_TOKEN_STATES,
+    PINNED, PREFILL, REFUSED, RUNNING, SHORT, STALE, STEP, STEPS, STEP_DECODE, STEP_END, STEP_ENDING, STEP_MOVED,
+    STEP_PREFILL, STEP_PREFILLED, STEP_SEQUENCES, TOKEN_STATES, USABLE, WAITING, WAIT_CAUSE, WARM)
 
 
 @HOT

@@ -15,22 +15,8 @@ from pagesim.engine.lists import wheel_first
 from pagesim.engine.queue import join
 from pagesim.engine.running import leave, serve_running
 from pagesim.engine.state import (
-    AVAILABLE,
-    DECODERS,
-    DONE,
-    JOINED,
-    NOW,
-    OPEN,
-    RUNNING,
-    STEP,
-    STEP_END,
-    STEP_PREEMPTED,
-    STEP_PREFILL,
-    USERS,
-    WAITING,
-    WAIT_CAUSE,
-    WARM,
-)
+    AVAILABLE, DECODERS, DONE, JOINED, NOW, OPEN, RUNNING, STEP, STEP_END, STEP_PREEMPTED, STEP_PREFILL, USERS, WAITING,
+    WAIT_CAUSE, WARM)
 
 PREEMPTION = 4  # of result.WAIT_CAUSES
 COMPLETED = 1  # of result.STATUSES

@@ -65,9 +65,8 @@ def ownership(make_run: Callable[[], Run], finished: Run, most_steps: int) -> Ow
         changes.append(np.insert(rows, 0, first + len(starts), axis=1))
         starts.append(run.step_start_s())
         before = now
-    return Ownership(
-        *run.units(), first, first + len(starts) - 1, np.array(starts, np.float64), np.concatenate(changes)
-    )
+    return Ownership(*run.units(), first, first + len(starts) - 1, np.array(starts, np.float64),
+                     np.concatenate(changes))
 
 
 def _regions(before: Holdings, now: Holdings) -> tuple[np.ndarray, np.ndarray]:

@@ -56,6 +56,5 @@ def head(state):
 @HOT
 def reserved_for(state, allocator, request, known):
     requests = state.requests
-    return reservation(
-        allocator, int(requests.prompt[request]), int(requests.output[request]), _limit(requests, request), known
-    )
+    return reservation(allocator, int(requests.prompt[request]), int(requests.output[request]),
+                       _limit(requests, request), known)

@@ -3,16 +3,7 @@
 from pagesim.core.jit import COLD, HOT
 from pagesim.engine.result import Column
 from pagesim.engine.state import (
-    LINES,
-    LINES_MAX,
-    NUM_COUNTS,
-    NUM_MEANS,
-    NUM_PEAKS,
-    STEP,
-    STEP_PREFILL,
-    STRIDE,
-    TOKEN_STATES,
-)
+    LINES, LINES_MAX, NUM_COUNTS, NUM_MEANS, NUM_PEAKS, STEP, STEP_PREFILL, STRIDE, TOKEN_STATES)
 
 COLUMNS = len(Column)
 RUN, BUSY, QUEUED, SATURATED = range(4)  # result.WINDOWS

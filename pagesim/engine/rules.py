@@ -58,8 +58,7 @@ class Linear:
                 raise InputError(f"{name} must be finite and not negative, got {value}")
         if self.step_s + self.sequence_s + self.context_token_s <= 0:
             raise InputError(
-                "a step with work must last longer than 0: give step_s, sequence_s or context_token_s a positive value"
-            )
+                "a step with work must last longer than 0: give step_s, sequence_s or context_token_s a positive value")
 
 
 @dataclass(frozen=True)
@@ -88,11 +87,8 @@ class Roofline:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            least = (
-                "above 0"
-                if name in ("kv_bytes_per_token", "bandwidth_bytes_per_s", "peak_flops_per_s")
-                else "not negative"
-            )
+            least = ("above 0" if name in ("kv_bytes_per_token", "bandwidth_bytes_per_s", "peak_flops_per_s")
+                     else "not negative")
             if not 0 <= value < float("inf") or (least == "above 0" and value == 0):
                 raise InputError(f"{name} must be finite and {least}, got {value}")
 

@@ -72,31 +72,13 @@ class Run:
         InputError: the rules contradict each other or the trace.
     """
 
-    def __init__(
-        self,
-        trace: Trace,
-        allocator: Contiguous | Paged,
-        capacity_slots: int,
-        max_model_len: int,
-        scheduling: Scheduling,
-        durations: Durations,
-        *,
-        closed_users: int | None = None,
-        until_s: float | None = None,
-        warmup_s: float = 0.0,
-    ) -> None:
+    def __init__(self, trace: Trace, allocator: Contiguous | Paged, capacity_slots: int, max_model_len: int,
+                 scheduling: Scheduling, durations: Durations, *, closed_users: int | None = None,
+                 until_s: float | None = None, warmup_s: float = 0.0) -> None:
         _check(trace, allocator, capacity_slots, max_model_len, scheduling, closed_users, until_s, warmup_s)
         self.trace, self.spec, self.capacity_slots, self.warmup_s = trace, allocator, capacity_slots, warmup_s
-        rules = s.make_rules(
-            allocator,
-            capacity_slots,
-            max_model_len,
-            scheduling,
-            durations,
-            closed=closed_users is not None,
-            until_s=until_s,
-            warmup_s=warmup_s,
-        )
+        rules = s.make_rules(allocator, capacity_slots, max_model_len, scheduling, durations,
+                             closed=closed_users is not None, until_s=until_s, warmup_s=warmup_s)
         most_samples = 1 if trace.num_samples is None else int(trace.num_samples.max(initial=1))
         sequences = len(trace) if trace.num_samples is None else int(trace.num_samples.sum())
         rows = max(1, min(scheduling.max_num_seqs, sequences, capacity_slots // rules.unit_slots + most_samples))
@@ -104,9 +86,8 @@ class Run:
         if isinstance(allocator, Contiguous):
             self._allocator = make_arena(allocator, capacity_slots, max_model_len, rows)
         else:
-            self._allocator = make_pool(
-                allocator, capacity_slots, rows, *_demand(trace, allocator.block_size, max_model_len)
-            )
+            self._allocator = make_pool(allocator, capacity_slots, rows,
+                                        *_demand(trace, allocator.block_size, max_model_len))
         self._goes_on = True
 
     def advance(self, max_steps: int | None = None) -> bool:
@@ -126,14 +107,8 @@ class Run:
         """Ledger and queues of the step performed last; there must be one."""
         state, n, t = self._state, self._state.n, self._state.t
         parts = state.sums.values[Column.TOKEN_STATES : Column.TOKEN_STATES + len(PARTS)]
-        return Instant(
-            int(n[s.STEP]),
-            float(t[s.NOW]),
-            float(t[s.STEP_END]),
-            parts.astype(np.int64),
-            int(n[s.RUNNING]),
-            int(n[s.WAITING]),
-        )
+        return Instant(int(n[s.STEP]), float(t[s.NOW]), float(t[s.STEP_END]), parts.astype(np.int64), int(n[s.RUNNING]),
+                       int(n[s.WAITING]))
 
     def running(self) -> np.ndarray:
         """Rows of the running sequences, in running order."""
@@ -160,15 +135,11 @@ class Run:
             block_size, num_blocks = 1, self.capacity_slots
             ids = [np.arange(start, start + length) for start, length in zip(self._allocator.start[rows], lengths)]
         counts = np.array([len(x) for x in ids], np.int64)
-        return BlockTables(
-            block_ids=np.concatenate([np.zeros(0, np.int32), *ids]).astype(np.int32),
-            offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-            lengths=lengths.astype(np.int64),
-            block_size=block_size,
-            num_blocks=num_blocks,
-            seq_ids=self._state.rows.request[rows].copy(),
-            origin={"step": int(self._state.n[s.STEP]), "time_s": float(self._state.t[s.NOW])},
-        )
+        return BlockTables(block_ids=np.concatenate([np.zeros(0, np.int32), *ids]).astype(np.int32),
+                           offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+                           lengths=lengths.astype(np.int64), block_size=block_size, num_blocks=num_blocks,
+                           seq_ids=self._state.rows.request[rows].copy(),
+                           origin={"step": int(self._state.n[s.STEP]), "time_s": float(self._state.t[s.NOW])})
 
     def step_start_s(self) -> float:
         """Start of the step that was performed last."""
@@ -184,13 +155,9 @@ class Run:
         """What each row holds at this instant; copies, but for ``table``, which the run goes on changing."""
         rows, paged = self._state.rows, isinstance(self._allocator, pool.Pool)
         units = self._allocator.hold.blocks if paged else self._allocator.allocated
-        return Holdings(
-            rows.serial.copy(),
-            rows.request.copy(),
-            np.zeros_like(units) if paged else self._allocator.start.copy(),
-            units.copy(),
-            self._allocator.table if paged else None,
-        )
+        return Holdings(rows.serial.copy(), rows.request.copy(),
+                        np.zeros_like(units) if paged else self._allocator.start.copy(), units.copy(),
+                        self._allocator.table if paged else None)
 
     def owners(self) -> np.ndarray:
         """Request that owns each unit at this instant, -1 for none, int64; unlike ``tables`` all that is reserved."""
@@ -209,73 +176,36 @@ class Run:
         state, n, t = self._state, self._state.n, self._state.t
         paged = isinstance(self._allocator, pool.Pool)
         outcome = state.requests.outcome
-        return Result(
-            capacity_slots=self.capacity_slots,
-            num_blocks=self._allocator.num_blocks if paged else None,
-            block_size=self._allocator.block_size if paged else None,
-            end_s=float(t[s.STEP_END]),
-            warmup_s=self.warmup_s,
-            integrals=state.sums.integrals,
-            wait_s=state.sums.wait_s,
-            counters=Counters(
-                steps=int(n[s.STEPS]),
-                admissions=int(n[s.ADMISSIONS]),
-                preemptions=int(n[s.PREEMPTIONS]),
-                recomputed_tokens=int(n[s.RECOMPUTED]),
-                swapped_blocks=int(n[s.SWAPPED]),
-                swap_fallbacks=int(n[s.SWAP_FALLBACKS]),
-                copied_tokens=int(n[s.COPIED]),
-                failed_growths=0 if paged else int(self._allocator.count[arena.FAILED_GROWTHS]),
-                prefill_tokens=int(n[s.PREFILL]),
-                decode_tokens=int(n[s.DECODE]),
-                output_tokens=int(n[s.OUTPUT]),
-            ),
-            peaks=Peaks(
-                token_states=int(n[s.PEAK_TOKEN_STATES]),
-                allocated=int(n[s.PEAK_ALLOCATED]),
-                running=int(n[s.PEAK_RUNNING]),
-                waiting=int(n[s.PEAK_WAITING]),
-                step=int(n[s.PEAK_STEP]),
-                time_s=float(t[s.PEAK_TIME]),
-            ),
-            histograms=Histograms(
-                hole_slots_s=None if paged else self._allocator.hole_seconds,
-                waste_slots=state.sums.waste,
-                block_lifetime_steps=self._allocator.lifetimes if paged else None,
-                table_run_blocks=pool.in_bins(self._allocator.runs) if paged else None,
-            ),
-            requests=Requests(
-                state.requests.arrival,
-                outcome.first_scheduled,
-                outcome.first_token,
-                outcome.finish,
-                outcome.status,
-                outcome.preemptions,
-            ),
-            timeline=self._timeline(),
-        )
+        return Result(capacity_slots=self.capacity_slots, num_blocks=self._allocator.num_blocks if paged else None,
+                      block_size=self._allocator.block_size if paged else None, end_s=float(t[s.STEP_END]),
+                      warmup_s=self.warmup_s, integrals=state.sums.integrals, wait_s=state.sums.wait_s,
+                      counters=Counters(steps=int(n[s.STEPS]), admissions=int(n[s.ADMISSIONS]),
+                                        preemptions=int(n[s.PREEMPTIONS]), recomputed_tokens=int(n[s.RECOMPUTED]),
+                                        swapped_blocks=int(n[s.SWAPPED]), swap_fallbacks=int(n[s.SWAP_FALLBACKS]),
+                                        copied_tokens=int(n[s.COPIED]),
+                                        failed_growths=0 if paged else int(self._allocator.count[arena.FAILED_GROWTHS]),
+                                        prefill_tokens=int(n[s.PREFILL]), decode_tokens=int(n[s.DECODE]),
+                                        output_tokens=int(n[s.OUTPUT])),
+                      peaks=Peaks(token_states=int(n[s.PEAK_TOKEN_STATES]), allocated=int(n[s.PEAK_ALLOCATED]),
+                                  running=int(n[s.PEAK_RUNNING]), waiting=int(n[s.PEAK_WAITING]),
+                                  step=int(n[s.PEAK_STEP]), time_s=float(t[s.PEAK_TIME])),
+                      histograms=Histograms(hole_slots_s=None if paged else self._allocator.hole_seconds,
+                                            waste_slots=state.sums.waste,
+                                            block_lifetime_steps=self._allocator.lifetimes if paged else None,
+                                            table_run_blocks=pool.in_bins(self._allocator.runs) if paged else None),
+                      requests=Requests(state.requests.arrival, outcome.first_scheduled, outcome.first_token,
+                                        outcome.finish, outcome.status, outcome.preemptions),
+                      timeline=self._timeline())
 
     def _timeline(self) -> Timeline:
         lines = slice(0, int(self._state.n[s.LINES]))
         f, counts = self._state.sums.line_f[lines], self._state.sums.line_n[lines]
-        return Timeline(
-            stride=int(self._state.n[s.STRIDE]),
-            first_step=counts[:, 0],
-            start_s=f[:, 0],
-            duration_s=f[:, 1],
-            mean_parts=f[:, 2 : 2 + len(PARTS)],
-            mean_running=f[:, 10],
-            mean_waiting=f[:, 11],
-            max_token_states=counts[:, 1],
-            max_allocated=counts[:, 2],
-            max_running=counts[:, 3],
-            max_waiting=counts[:, 4],
-            prefill_tokens=counts[:, 5],
-            decode_tokens=counts[:, 6],
-            preemptions=counts[:, 7],
-            admissions=counts[:, 8],
-            completions=counts[:, 9],
-        )
+        return Timeline(stride=int(self._state.n[s.STRIDE]), first_step=counts[:, 0], start_s=f[:, 0],
+                        duration_s=f[:, 1], mean_parts=f[:, 2 : 2 + len(PARTS)], mean_running=f[:, 10],
+                        mean_waiting=f[:, 11], max_token_states=counts[:, 1], max_allocated=counts[:, 2],
+                        max_running=counts[:, 3], max_waiting=counts[:, 4], prefill_tokens=counts[:, 5],
+                        decode_tokens=counts[:, 6], preemptions=counts[:, 7], admissions=counts[:, 8],
+                        completions=counts[:, 9])
 
 
 def simulate(*args, **options) -> Result:
@@ -285,27 +215,16 @@ def simulate(*args, **options) -> Result:
     return run.result()
 
 
-def _check(
-    trace: Trace,
-    allocator: Contiguous | Paged,
-    capacity_slots: int,
-    max_model_len: int,
-    scheduling: Scheduling,
-    closed_users: int | None,
-    until_s: float | None,
-    warmup_s: float,
-) -> None:
+def _check(trace: Trace, allocator: Contiguous | Paged, capacity_slots: int, max_model_len: int, scheduling: Scheduling,
+           closed_users: int | None, until_s: float | None, warmup_s: float) -> None:
     if max_model_len < 1:
         raise InputError(f"max_model_len must be at least 1, got {max_model_len}")
     if capacity_slots < (allocator.block_size if isinstance(allocator, Paged) else 1):
         raise InputError(
-            f"KV memory of {capacity_slots} slots holds not one block: give it more memory or smaller blocks"
-        )
+            f"KV memory of {capacity_slots} slots holds not one block: give it more memory or smaller blocks")
     if not scheduling.chunked_prefill and scheduling.max_num_batched_tokens < max_model_len:
-        raise InputError(
-            f"without chunked prefill max_num_batched_tokens ({scheduling.max_num_batched_tokens}) must not be below "
-            f"max_model_len ({max_model_len}): raise it or turn chunked_prefill on"
-        )
+        raise InputError(f"without chunked prefill max_num_batched_tokens ({scheduling.max_num_batched_tokens}) must "
+                         f"not be below max_model_len ({max_model_len}): raise it or turn chunked_prefill on")
     if closed_users is not None and closed_users < 1:
         raise InputError(f"a closed loop needs at least 1 user, got {closed_users}")
     if closed_users is None and trace.arrival_s is None:
@@ -315,10 +234,8 @@ def _check(
     if isinstance(allocator, Contiguous) and allocator.reserve == "max_tokens" and trace.max_tokens is not None:
         bad = np.flatnonzero((trace.max_tokens > 0) & (trace.max_tokens < trace.output_tokens))
         if len(bad):
-            raise InputError(
-                f"request {bad[0]} of the trace has max_tokens {trace.max_tokens[bad[0]]}, less than the "
-                f"{trace.output_tokens[bad[0]]} output tokens that it is said to have made"
-            )
+            raise InputError(f"request {bad[0]} of the trace has max_tokens {trace.max_tokens[bad[0]]}, less than the "
+                             f"{trace.output_tokens[bad[0]]} output tokens that it is said to have made")
 
 
 def _demand(trace: Trace, block_size: int, max_model_len: int) -> tuple[int, int]:

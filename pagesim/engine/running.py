@@ -4,33 +4,9 @@ from pagesim.allocators.contract import allocated_slots, asked_slots, extend, re
 from pagesim.core.jit import COLD, HOT
 from pagesim.engine.lists import wheel_add, wheel_drop, wheel_first, wheel_move
 from pagesim.engine.state import (
-    ALLOCATED,
-    ASKED,
-    COPIED,
-    DECODERS,
-    FIRST,
-    FIRST_PARTIAL,
-    HOST_UNITS,
-    LAST,
-    NUM_RETURNING,
-    NUM_UNUSED,
-    PINNED,
-    RECOMPUTED,
-    RUNNING,
-    STALE,
-    STEP,
-    STEP_DECODE,
-    STEP_MOVED,
-    STEP_PREEMPTED,
-    STEP_PREFILL,
-    STEP_PREFILLED,
-    STEP_SAMPLED,
-    STEP_SEQUENCES,
-    SWAPPED,
-    SWAP_FALLBACKS,
-    TOKEN_STATES,
-    WAITING,
-)
+    ALLOCATED, ASKED, COPIED, DECODERS, FIRST, FIRST_PARTIAL, HOST_UNITS, LAST, NUM_RETURNING, NUM_UNUSED, PINNED,
+    RECOMPUTED, RUNNING, STALE, STEP, STEP_DECODE, STEP_MOVED, STEP_PREEMPTED, STEP_PREFILL, STEP_PREFILLED,
+    STEP_SAMPLED, STEP_SEQUENCES, SWAPPED, SWAP_FALLBACKS, TOKEN_STATES, WAITING)
 
 
 @HOT

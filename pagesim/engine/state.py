@@ -158,23 +158,9 @@ OUTCOME = np.dtype(
 # ``serial`` grows with each admission: the running order.  ``unused`` is a stack of free rows, ``prefilled`` the
 # requests whose first prefill ends in this step; both have nothing to do with the row they stand in.
 ROW = np.dtype(
-    [
-        (name, np.int64)
-        for name in (
-            "request",
-            "shift",
-            "known",
-            "stored",
-            "final",
-            "serial",
-            "next",
-            "prev",
-            "unused",
-            "prefilled",
-        )
-    ],
-    align=True,
-)
+    [(name, np.int64)
+     for name in ("request", "shift", "known", "stored", "final", "serial", "next", "prev", "unused", "prefilled")],
+    align=True)
 
 # A preempted sequence; the last victim is the queue's head.  ``stored`` tokens and ``units`` (blocks or slots) of it
 # lie on the host.
@@ -193,17 +179,8 @@ class State(NamedTuple):
     sums: np.record  # SUMS
 
 
-def make_rules(
-    allocator: Contiguous | Paged,
-    capacity_slots: int,
-    max_model_len: int,
-    scheduling: Scheduling,
-    durations: Durations,
-    *,
-    closed: bool,
-    until_s: float | None,
-    warmup_s: float,
-) -> np.record:
+def make_rules(allocator: Contiguous | Paged, capacity_slots: int, max_model_len: int, scheduling: Scheduling,
+               durations: Durations, *, closed: bool, until_s: float | None, warmup_s: float) -> np.record:
     contiguous = isinstance(allocator, Contiguous)
     unit = 1 if contiguous else allocator.block_size
     rules = _record(RULES)
@@ -237,15 +214,10 @@ def make_state(trace: Trace, rules: np.record, num_rows: int, closed_users: int 
     outcome = np.zeros(count, OUTCOME).view(np.recarray)
     for times in (outcome.first_scheduled, outcome.first_token, outcome.finish):
         times[:] = np.nan
-    requests = Requests(
-        arrival=arrival,
-        prompt=trace.prompt_tokens,
-        output=trace.output_tokens,
-        limit=none if trace.max_tokens is None else trace.max_tokens,
-        samples=none if trace.num_samples is None else trace.num_samples,
-        samples_left=none if trace.num_samples is None else trace.num_samples.copy(),
-        outcome=outcome,
-    )
+    requests = Requests(arrival=arrival, prompt=trace.prompt_tokens, output=trace.output_tokens,
+                        limit=none if trace.max_tokens is None else trace.max_tokens,
+                        samples=none if trace.num_samples is None else trace.num_samples,
+                        samples_left=none if trace.num_samples is None else trace.num_samples.copy(), outcome=outcome)
     n, t = np.zeros(NUM_N, np.int64), np.zeros(NUM_T)
     n[STEP] = n[FIRST] = n[LAST] = n[FIRST_PARTIAL] = n[PEAK_STEP] = -1
     n[AVAILABLE] = n[USERS] = available
@@ -253,14 +225,6 @@ def make_state(trace: Trace, rules: np.record, num_rows: int, closed_users: int 
     rows = np.zeros(num_rows, ROW).view(np.recarray)
     rows.unused[:] = np.arange(num_rows)
     longest = int(trace.output_tokens.max(initial=1)) + 2
-    return State(
-        n=n,
-        t=t,
-        rules=rules,
-        requests=requests,
-        rows=rows,
-        returning=np.zeros(num_rows, VICTIM).view(np.recarray),
-        growth=make_wheel(num_rows, longest),
-        ending=make_wheel(num_rows, longest),
-        sums=_record(SUMS),
-    )
+    return State(n=n, t=t, rules=rules, requests=requests, rows=rows,
+                 returning=np.zeros(num_rows, VICTIM).view(np.recarray), growth=make_wheel(num_rows, longest),
+                 ending=make_wheel(num_rows, longest), sums=_record(SUMS))

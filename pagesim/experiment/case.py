@@ -74,14 +74,8 @@ def attempt(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
 def read_requests(options: "TraceOptions") -> Trace:
     """The trace with the arrivals that a case asks for; the file is read once for the cases that share it."""
     changed = os.stat(options.path).st_mtime_ns if os.path.exists(options.path) else None
-    return with_arrivals(
-        _read(options.path, options.limit, options.strict, changed),
-        options.kind,
-        rate=options.rate,
-        cv=options.cv,
-        speedup=options.speedup,
-        seed=options.seed,
-    )
+    return with_arrivals(_read(options.path, options.limit, options.strict, changed), options.kind, rate=options.rate,
+                         cv=options.cv, speedup=options.speedup, seed=options.seed)
 
 
 @lru_cache(maxsize=2)
@@ -91,17 +85,8 @@ def _read(path: str, limit: int | None, strict: bool, changed: int | None) -> Tr
 
 def start(case: "Case") -> Run:
     """The case's run before its first step."""
-    return Run(
-        read_requests(case.trace),
-        case.allocator,
-        case.capacity.slots,
-        case.max_model_len,
-        case.scheduling,
-        case.durations,
-        closed_users=case.trace.users,
-        until_s=case.trace.until_s,
-        warmup_s=case.trace.warmup_s,
-    )
+    return Run(read_requests(case.trace), case.allocator, case.capacity.slots, case.max_model_len, case.scheduling,
+               case.durations, closed_users=case.trace.users, until_s=case.trace.until_s, warmup_s=case.trace.warmup_s)
 
 
 def _run(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
@@ -123,7 +108,7 @@ def _run(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
 
 
 def _steps_to_record(result: Result) -> int:
-    """Steps whose changes of hands stay within the bound, as the run's mean step has them: what is taken is given back."""
+    """Steps whose changes of hands stay within the bound, at the run's mean; what is taken is given back."""
     counters = result.counters
     if result.block_size is None:
         taken = counters.admissions

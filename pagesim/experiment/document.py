@@ -53,10 +53,8 @@ def trace_facts(trace: Trace) -> dict:
     dropped = sum(source.dropped.values())
     read = source.read or kept  # a trace made in memory was never read
     if read != dropped + kept:
-        raise PagesimError(
-            f"{source.path}: rows were lost: {read:,} read, but {dropped:,} dropped + {kept:,} kept; "
-            "this is a bug in pagesim, please report it with the trace's first lines"
-        )
+        raise PagesimError(f"{source.path}: rows were lost: {read:,} read, but {dropped:,} dropped + {kept:,} kept; "
+                           "this is a bug in pagesim, please report it with the trace's first lines")
     tokens = np.add(trace.prompt_tokens, trace.output_tokens, dtype=np.int64)
     return {
         "format": source.format,

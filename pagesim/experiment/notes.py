@@ -25,26 +25,19 @@ def capacity_lines(cases: "tuple[Case, ...]") -> list[str]:
 def _capacity_line(cases: "list[Case]", max_model_len: int) -> str:
     usable = max(case.capacity.usable_slots for case in cases)
     num_bytes = next((case.capacity.bytes for case in cases if case.capacity.bytes is not None), None)
-    blocks = dict.fromkeys(
-        f"{case.capacity.blocks:,} blocks of {case.capacity.block_size}" for case in cases if case.capacity.blocks
-    )
+    blocks = dict.fromkeys(f"{case.capacity.blocks:,} blocks of {case.capacity.block_size}" for case in cases
+                           if case.capacity.blocks)
     size = [f"{usable:,} tokens", *([format_bytes(num_bytes)] if num_bytes else []), " or ".join(blocks)]
-    return (
-        f"KV cache: {', '.join(filter(None, size))}; maximum concurrency at {max_model_len:,} tokens per request: "
-        f"{usable / max_model_len:.2f}x"
-    )
+    return (f"KV cache: {', '.join(filter(None, size))}; maximum concurrency at {max_model_len:,} tokens per request: "
+            f"{usable / max_model_len:.2f}x")
 
 
 def size_warnings(cases: "tuple[Case, ...]") -> list[str]:
     """A pool that cannot hold one request of full length: such requests are rejected, however empty it is."""
-    return list(
-        dict.fromkeys(
-            f"warning: not even one full-length request fits: max_model_len is {case.max_model_len:,} tokens, "
-            f"the KV cache holds {case.capacity.usable_slots:,}; give it more memory or lower max_model_len"
-            for case in cases
-            if case.capacity.usable_slots < case.max_model_len
-        )
-    )
+    return list(dict.fromkeys("warning: not even one full-length request fits: max_model_len is "
+                              f"{case.max_model_len:,} tokens, the KV cache holds {case.capacity.usable_slots:,}; give "
+                              "it more memory or lower max_model_len"
+                              for case in cases if case.capacity.usable_slots < case.max_model_len))
 
 
 def count_lines(document: dict) -> list[str]:
@@ -53,16 +46,12 @@ def count_lines(document: dict) -> list[str]:
     for case in document["cases"]:
         trace = case["trace"]
         dropped = _listed({reason: count for reason, count in trace["dropped_by_reason"].items() if count})
-        rows = (
-            f"trace: {trace['format']}, {trace['read']:,} rows read = {trace['dropped']:,} dropped{dropped} + "
-            f"{trace['requests']:,} kept"
-        )
+        rows = (f"trace: {trace['format']}, {trace['read']:,} rows read = {trace['dropped']:,} dropped{dropped} + "
+                f"{trace['requests']:,} kept")
         counts = case["requests"]
         rejected = _listed({_REASONS[reason]: count for reason, count in counts["rejected_by_reason"].items() if count})
-        outcome = (
-            f"{counts['completed']:,} completed + {counts['rejected']:,} rejected{rejected} + "
-            f"{counts['unfinished']:,} unfinished"
-        )
+        outcome = (f"{counts['completed']:,} completed + {counts['rejected']:,} rejected{rejected} + "
+                   f"{counts['unfinished']:,} unfinished")
         lines.setdefault(f"{rows} = {outcome}", []).append(case["name"])
     if len(lines) == 1:
         return list(lines)
@@ -81,14 +70,11 @@ def result_warnings(document: dict) -> list[str]:
     lines += [_nothing_completed(case) for case in document["cases"] if case["requests"]["completed"] == 0]
     traces = [case["trace"] for case in document["cases"]]
     if any(trace["sequences"] > trace["requests"] for trace in traces):
-        lines.append(
-            "note: parallel samples (num_samples) are independent sequences here, admitted all or none: "
-            "no block is shared"
-        )
+        lines.append("note: parallel samples (num_samples) are independent sequences here, admitted all or none: no "
+                     "block is shared")
     if any(trace["prefix_ids"] for trace in traces):
         lines.append(
-            "note: the trace's prefix ids are not used: every prompt is computed and stored whole, no block is shared"
-        )
+            "note: the trace's prefix ids are not used: every prompt is computed and stored whole, no block is shared")
     return lines
 
 
@@ -99,9 +85,7 @@ def _nothing_completed(case: dict) -> str:
         return f"{line}: the trace has no request left after {trace['dropped']:,} were dropped"
     if counts["rejected"] < trace["requests"]:
         return f"{line}: {counts['unfinished']:,} unfinished when the run ended; raise trace.until_s"
-    return (
-        f"{line}: all {trace['requests']:,} requests were rejected; "
-        f"prompt + output is {trace['smallest_tokens']:,} tokens in the smallest and {trace['largest_tokens']:,} in "
-        f"the largest, max_model_len is {case['capacity']['max_model_len']:,} "
-        f"and the KV cache holds {case['capacity']['usable_slots']:,}"
-    )
+    return (f"{line}: all {trace['requests']:,} requests were rejected; prompt + output is "
+            f"{trace['smallest_tokens']:,} tokens in the smallest and {trace['largest_tokens']:,} in the largest, "
+            f"max_model_len is {case['capacity']['max_model_len']:,} and the KV cache holds "
+            f"{case['capacity']['usable_slots']:,}")

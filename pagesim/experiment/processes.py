@@ -11,9 +11,8 @@ from pagesim.errors import PagesimError
 from pagesim.experiment.case import Outcome, Progress, Task, attempt
 
 
-def run_in_processes(
-    tasks: list[Task], num_processes: int, on_progress: Callable[[Progress], None]
-) -> Iterator[tuple[Task, Outcome]]:
+def run_in_processes(tasks: list[Task], num_processes: int,
+                     on_progress: Callable[[Progress], None]) -> Iterator[tuple[Task, Outcome]]:
     """Yield each task with its outcome as it ends.  Leaving early (Ctrl-C, ``close``) ends the workers."""
     waiting = deque(tasks)
     workers: dict[Connection, tuple[BaseProcess, Task]] = {}
@@ -73,6 +72,5 @@ def _death(exit_code: int | None) -> str:
     if exit_code is None or exit_code >= 0:
         return f"its process ended with exit code {exit_code}; what it wrote above is the reason"
     name = signal.Signals(-exit_code).name
-    return f"its process was ended by {name}" + (
-        "; often for want of memory: use fewer --jobs" if name == "SIGKILL" else ""
-    )
+    hint = "; often for want of memory: use fewer --jobs" if name == "SIGKILL" else ""
+    return f"its process was ended by {name}{hint}"

@@ -41,15 +41,9 @@ class Simulation:
     interrupted: bool = False
 
 
-def run_experiment(
-    experiment: "Experiment",
-    *,
-    jobs: int | None = None,
-    folder: Path | None = None,
-    resume: bool = False,
-    keep_results: bool = False,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
-) -> Simulation:
+def run_experiment(experiment: "Experiment", *, jobs: int | None = None, folder: Path | None = None,
+                   resume: bool = False, keep_results: bool = False,
+                   on_progress: Callable[[Progress], None] = lambda progress: None) -> Simulation:
     """Run every case; an error in one leaves the others running.
 
     Args:
@@ -86,10 +80,8 @@ def run_experiment(
 
 
 def _tasks(cases: "tuple[Case, ...]", folder: Path | None, keep_result: bool) -> list[Task]:
-    return [
-        Task(index, case, folder and case_folder(folder, case.name, len(cases)), content_address(case), keep_result)
-        for index, case in enumerate(cases)
-    ]
+    return [Task(index, case, folder and case_folder(folder, case.name, len(cases)), content_address(case), keep_result)
+            for index, case in enumerate(cases)]
 
 
 def content_address(case: "Case") -> str:
@@ -122,9 +114,8 @@ def _make(folder: Path) -> None:
         raise InputError(f"{folder}: cannot write the run folder: {error.strerror}") from error
 
 
-def _run(
-    tasks: list[Task], jobs: int | None, on_progress: Callable[[Progress], None]
-) -> Iterator[tuple[Task, Outcome]]:
+def _run(tasks: list[Task], jobs: int | None,
+         on_progress: Callable[[Progress], None]) -> Iterator[tuple[Task, Outcome]]:
     num_processes = _num_processes(tasks) if jobs is None else min(jobs, len(tasks))
     if num_processes > 1:
         yield from run_in_processes(tasks, num_processes, on_progress)

@@ -37,7 +37,8 @@ def tokens(num_tokens: int = 50, block_size: int = 16) -> Lesson:
     tables = from_rows([_table(pool)], [num_tokens], block_size, pool.num_blocks)
     num_blocks = ceil_div(num_tokens, block_size)
     lines = (
-        f"{num_tokens} tokens, blocks of {block_size}: ceil({num_tokens} / {block_size}) = {num_blocks} logical blocks.",
+        f"{num_tokens} tokens, blocks of {block_size}: "
+        f"ceil({num_tokens} / {block_size}) = {num_blocks} logical blocks.",
         f"{_OTHERS} other sequences came first, a block each; those on {', '.join(map(str, _LEFT))} have left, in",
         "this order.  The block freed last is handed out first; then come unused ones.",
         "",

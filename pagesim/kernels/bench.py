@@ -59,31 +59,24 @@ class Bench:
         MissingExtra: no CUDA GPU.
     """
 
-    def __init__(
-        self, workloads: Iterable[Workload], dtype: str = "bf16", pool_elements: int | None = None, seed: int = 0
-    ):
+    def __init__(self, workloads: Iterable[Workload], dtype: str = "bf16", pool_elements: int | None = None,
+                 seed: int = 0):
         if not torch.cuda.is_available():
             raise MissingExtra(
-                "bench-kernel measures on a CUDA GPU and found none; pagesim kernel checks the kernels without one"
-            )
+                "bench-kernel measures on a CUDA GPU and found none; pagesim kernel checks the kernels without one")
         self.dtype = DTYPES[dtype]
         self.q_dtype = torch.bfloat16 if dtype == "fp8" else self.dtype
         self.scales = FP8_SCALES if dtype == "fp8" else (1.0, 1.0)
         self.seed = seed
         free, _ = torch.cuda.mem_get_info()
-        least = max(
-            w.kv_elements
-            if w.snapshot is None
-            else 2 * w.snapshot.num_blocks * w.snapshot.block_size * w.num_kv_heads * w.head_dim
-            for w in workloads
-        )
+        least = max(w.kv_elements if w.snapshot is None
+                    else 2 * w.snapshot.num_blocks * w.snapshot.block_size * w.num_kv_heads * w.head_dim
+                    for w in workloads)
         most = int(free * 0.45) // 2 // self.dtype.itemsize
         elements = max(min(pool_elements or POOL_ELEMENTS, most), least)
         if elements > most:
-            raise InputError(
-                f"two tables of the largest workload need {4 * least * self.dtype.itemsize / 1e9:.1f} GB of GPU "
-                f"memory, {free / 1e9:.1f} are free"
-            )
+            raise InputError(f"two tables of the largest workload need {4 * least * self.dtype.itemsize / 1e9:.1f} GB "
+                             f"of GPU memory, {free / 1e9:.1f} are free")
         self.k, self.v = (self._contents(elements, stream, scale) for stream, scale in enumerate(self.scales))
         self.copy_gb_per_s = copy_ceiling(self.k)
         self.environment = environment()
@@ -115,29 +108,13 @@ class Bench:
         one = num_blocks_for(w, size, case.tables, 1)
         copies = max(1, min(-(-COLD_FACTOR * l2 // self.kv_bytes(w)) + 1, MAX_COPIES, num_blocks // max(one, 1)))
         inner = (size, w.num_kv_heads) if case.layout == "NHD" else (w.num_kv_heads, size)
-        k_cache, v_cache = (
-            flat[: num_blocks * block_elements].view(num_blocks, *inner, w.head_dim) for flat in (self.k, self.v)
-        )
+        k_cache, v_cache = (flat[: num_blocks * block_elements].view(num_blocks, *inner, w.head_dim)
+                            for flat in (self.k, self.v))
         tables = [torch.from_numpy(t).cuda() for t in make_tables(w, size, num_blocks, case.tables, copies, self.seed)]
-        q = torch.randn(
-            (len(w.lengths), w.q_len, w.num_q_heads, w.head_dim),
-            dtype=self.q_dtype,
-            device="cuda",
-            generator=self._generator(2),
-        )
-        return Batch(
-            w,
-            k_cache,
-            v_cache,
-            tables,
-            case.tables,
-            case.layout,
-            size,
-            torch.from_numpy(w.lengths.astype(np.int32)).cuda(),
-            q,
-            torch.empty_like(q),
-            *self.scales,
-        )
+        q = torch.randn((len(w.lengths), w.q_len, w.num_q_heads, w.head_dim), dtype=self.q_dtype, device="cuda",
+                        generator=self._generator(2))
+        return Batch(w, k_cache, v_cache, tables, case.tables, case.layout, size,
+                     torch.from_numpy(w.lengths.astype(np.int32)).cuda(), q, torch.empty_like(q), *self.scales)
 
     def expected(self, case: Case, batch: Batch) -> torch.Tensor:
         """The first table's outputs by the definition, in float64; kept for the next kernel."""
@@ -147,9 +124,8 @@ class Bench:
             for first in range(0, case.workload.q_len, REFERENCE_QUERIES):
                 q = batch.q[:, first : first + REFERENCE_QUERIES]
                 seen = case.workload.lengths - case.workload.q_len + first + q.shape[1]
-                chunks.append(
-                    paged_attention(q, batch.k_cache, batch.v_cache, batch.tables[0], seen.tolist(), **batch.options)
-                )
+                chunks.append(paged_attention(q, batch.k_cache, batch.v_cache, batch.tables[0], seen.tolist(),
+                                              **batch.options))
             self._expected = {key: torch.cat(chunks, 1)}
         return self._expected[key]
 
@@ -171,46 +147,18 @@ class Bench:
         graph = time_graph(calls, repeats) if passed else None
         eager_us = time_eager(calls).median_us if passed and eager else None
         median = graph and graph.median_us
-        return Row(
-            key=case.key,
-            workload=w.name,
-            kernel=case.kernel,
-            tables=case.tables,
-            block_size=case.block_size,
-            layout=case.layout,
-            dtype=case.dtype,
-            num_seqs=len(w.lengths),
-            context_tokens=int(w.lengths.sum()),
-            q_len=w.q_len,
-            num_q_heads=w.num_q_heads,
-            num_kv_heads=w.num_kv_heads,
-            head_dim=w.head_dim,
-            kv_bytes=kv_bytes,
-            num_tables=len(calls),
-            graph_us=median,
-            graph_p20_us=graph and graph.p20_us,
-            graph_p80_us=graph and graph.p80_us,
-            eager_us=eager_us,
-            gb_per_s=median and kv_bytes / median / 1e3,
-            ceiling_us=ceiling,
-            ceiling_share=median and ceiling / median,
-            tflop_per_s=median and w.flops / median / 1e6,
-            copy_gb_per_s=self.copy_gb_per_s,
-            error_mean=verdict.mean,
-            error_worst=verdict.worst,
-            passed=passed,
-            environment=self.environment,
-        )
+        return Row(key=case.key, workload=w.name, kernel=case.kernel, tables=case.tables, block_size=case.block_size,
+                   layout=case.layout, dtype=case.dtype, num_seqs=len(w.lengths), context_tokens=int(w.lengths.sum()),
+                   q_len=w.q_len, num_q_heads=w.num_q_heads, num_kv_heads=w.num_kv_heads, head_dim=w.head_dim,
+                   kv_bytes=kv_bytes, num_tables=len(calls), graph_us=median, graph_p20_us=graph and graph.p20_us,
+                   graph_p80_us=graph and graph.p80_us, eager_us=eager_us, gb_per_s=median and kv_bytes / median / 1e3,
+                   ceiling_us=ceiling, ceiling_share=median and ceiling / median,
+                   tflop_per_s=median and w.flops / median / 1e6, copy_gb_per_s=self.copy_gb_per_s,
+                   error_mean=verdict.mean, error_worst=verdict.worst, passed=passed, environment=self.environment)
 
 
-def make_cases(
-    workloads: Iterable[Workload],
-    kernels: Iterable[str],
-    tables: Iterable[str],
-    block_sizes: Iterable[int],
-    layouts: Iterable[str],
-    dtype: str,
-) -> list[Case]:
+def make_cases(workloads: Iterable[Workload], kernels: Iterable[str], tables: Iterable[str], block_sizes: Iterable[int],
+               layouts: Iterable[str], dtype: str) -> list[Case]:
     """Every combination that exists: simulated tables only at the block size that they were simulated with."""
     for kernel in kernels:
         if kernel not in PREPARE:
@@ -218,18 +166,16 @@ def make_cases(
     cases = []
     for w in workloads:
         for size in block_sizes or ([w.snapshot.block_size] if w.snapshot else [16]):
-            for kind in tables or (
-                ("contiguous", "simulated", "shuffled") if w.snapshot else ("contiguous", "shuffled")
-            ):
+            for kind in tables or (("contiguous", "simulated", "shuffled") if w.snapshot
+                                   else ("contiguous", "shuffled")):
                 if kind == "simulated" and (w.snapshot is None or w.snapshot.block_size != size):
                     continue
                 cases += [Case(w, kernel, kind, size, layout, dtype) for layout in layouts for kernel in kernels]
     return cases
 
 
-def run_cases(
-    bench: Bench, cases: list[Case], repeats: int, done: dict[str, Row], note: Callable[[str], None]
-) -> Iterator[Row]:
+def run_cases(bench: Bench, cases: list[Case], repeats: int, done: dict[str, Row],
+              note: Callable[[str], None]) -> Iterator[Row]:
     """Rows of cases in order, those that this GPU has done as they are; ``note`` hears why a case has none."""
     for case in cases:
         row = done.get(case.key)

@@ -43,15 +43,8 @@ class GeneralPlan:
 
     kernel = "general"
 
-    def __init__(
-        self,
-        q: torch.Tensor,
-        num_kv_heads: int,
-        lengths: np.ndarray,
-        num_sms: int,
-        window: int | None,
-        capacity_tokens: int | None,
-    ):
+    def __init__(self, q: torch.Tensor, num_kv_heads: int, lengths: np.ndarray, num_sms: int, window: int | None,
+                 capacity_tokens: int | None):
         self._shape, self._num_kv_heads, self._num_sms, self._window = q.shape, num_kv_heads, num_sms, window
         self.capacity_tokens = max(int(np.sum(lengths)), capacity_tokens or 0)
         self._pad = most_items(len(lengths), self.capacity_tokens, num_kv_heads, num_sms) if capacity_tokens else 0
@@ -61,15 +54,8 @@ class GeneralPlan:
 
     def _cut(self, lengths: np.ndarray, device: torch.device | str) -> Split:
         most = item_tokens(int(np.sum(lengths)), self._num_kv_heads, self._num_sms)
-        return split(
-            lengths,
-            most,
-            device=device,
-            q_len=self._shape[1],
-            window=self._window,
-            pad_items=self._pad,
-            pad_cuts=self._pad and len(lengths),
-        )
+        return split(lengths, most, device=device, q_len=self._shape[1], window=self._window, pad_items=self._pad,
+                     pad_cuts=self._pad and len(lengths))
 
     def update(self, lengths: np.ndarray) -> None:
         """Plan for these visible tokens.
@@ -79,15 +65,12 @@ class GeneralPlan:
         """
         total = int(np.sum(lengths))
         if len(lengths) != self._shape[0] or (self._pad and total > self.capacity_tokens):
-            raise InputError(
-                f"the plan is for {self._shape[0]} sequences of at most {self.capacity_tokens} tokens together, got "
-                f"{len(lengths)} of {total}; give plan_decode a larger capacity_tokens"
-            )
+            raise InputError(f"the plan is for {self._shape[0]} sequences of at most {self.capacity_tokens} tokens "
+                             f"together, got {len(lengths)} of {total}; give plan_decode a larger capacity_tokens")
         new = self._cut(lengths, "cpu")
         if not self._pad:
-            self.split = Split(
-                new.items.to(self.split.items.device), new.cuts.to(self.split.cuts.device), new.num_parts
-            )
+            self.split = Split(new.items.to(self.split.items.device), new.cuts.to(self.split.cuts.device),
+                               new.num_parts)
             if new.num_parts > len(self.workspace.out):
                 self.workspace = general.make_workspace(new.num_parts, *self._shape[1:], self.workspace.out.device)
             return
@@ -102,15 +85,8 @@ def _device(index: int | None) -> tuple[tuple[int, int], int]:
     return (properties.major, properties.minor), properties.multi_processor_count
 
 
-def _why_not_hopper(
-    q: torch.Tensor,
-    k_cache: torch.Tensor,
-    pool: Geometry,
-    window: int | None,
-    softcap: float | None,
-    k_scale: float,
-    v_scale: float,
-) -> str | None:
+def _why_not_hopper(q: torch.Tensor, k_cache: torch.Tensor, pool: Geometry, window: int | None, softcap: float | None,
+                    k_scale: float, v_scale: float) -> str | None:
     """What keeps a call from both Hopper kernels."""
     if q.device.type != "cuda":
         return f"the device is {q.device.type}"
@@ -133,17 +109,8 @@ def _why_not_hopper(
     return next((reason for holds, reason in reasons if holds), None)
 
 
-def why_general(
-    q: torch.Tensor,
-    k_cache: torch.Tensor,
-    lengths: np.ndarray,
-    *,
-    layout: str,
-    window: int | None = None,
-    softcap: float | None = None,
-    k_scale: float = 1.0,
-    v_scale: float = 1.0,
-) -> str | None:
+def why_general(q: torch.Tensor, k_cache: torch.Tensor, lengths: np.ndarray, *, layout: str, window: int | None = None,
+                softcap: float | None = None, k_scale: float = 1.0, v_scale: float = 1.0) -> str | None:
     """The rule of decode: what keeps this batch from the Hopper kernel; None where that kernel runs."""
     pool = geometry(k_cache, layout)
     reason = _why_not_hopper(q, k_cache, pool, window, softcap, k_scale, v_scale)
@@ -159,17 +126,9 @@ def why_general(
     return next((reason for holds, reason in reasons if holds), None)
 
 
-def why_general_prefill(
-    q: torch.Tensor,
-    k_cache: torch.Tensor,
-    num_seqs: int,
-    *,
-    layout: str,
-    window: int | None = None,
-    softcap: float | None = None,
-    k_scale: float = 1.0,
-    v_scale: float = 1.0,
-) -> str | None:
+def why_general_prefill(q: torch.Tensor, k_cache: torch.Tensor, num_seqs: int, *, layout: str,
+                        window: int | None = None, softcap: float | None = None, k_scale: float = 1.0,
+                        v_scale: float = 1.0) -> str | None:
     """The rule of prefill, likewise."""
     pool = geometry(k_cache, layout)
     reason = _why_not_hopper(q, k_cache, pool, window, softcap, k_scale, v_scale)
@@ -198,19 +157,9 @@ def _choose(kernel: str | None, reason: str | None) -> str:
     return kernel or ("hopper" if reason is None else "general")
 
 
-def plan_decode(
-    q: torch.Tensor,
-    k_cache: torch.Tensor,
-    lengths: np.ndarray,
-    *,
-    layout: str,
-    window: int | None = None,
-    softcap: float | None = None,
-    k_scale: float = 1.0,
-    v_scale: float = 1.0,
-    kernel: str | None = None,
-    capacity_tokens: int | None = None,
-):
+def plan_decode(q: torch.Tensor, k_cache: torch.Tensor, lengths: np.ndarray, *, layout: str, window: int | None = None,
+                softcap: float | None = None, k_scale: float = 1.0, v_scale: float = 1.0, kernel: str | None = None,
+                capacity_tokens: int | None = None):
     """Choose a kernel by ``why_general`` and plan for it.
 
     Args:
@@ -223,9 +172,8 @@ def plan_decode(
         InputError: an unknown kernel, or one that does not take this shape.
     """
     lengths = np.asarray(lengths, np.int64)
-    reason = why_general(
-        q, k_cache, lengths, layout=layout, window=window, softcap=softcap, k_scale=k_scale, v_scale=v_scale
-    )
+    reason = why_general(q, k_cache, lengths, layout=layout, window=window, softcap=softcap, k_scale=k_scale,
+                         v_scale=v_scale)
     kernel = _choose(kernel, reason)
     pool = geometry(k_cache, layout)
     num_sms = _device(q.device.index)[1] if q.device.type == "cuda" else CPU_SMS
@@ -237,80 +185,33 @@ def plan_decode(
     return hopper_launch.HopperPlan(shape, pool.num_kv_heads, lengths, num_sms, q.device)
 
 
-def paged_decode(
-    q: torch.Tensor,
-    k_cache: torch.Tensor,
-    v_cache: torch.Tensor,
-    block_table: torch.Tensor,
-    lengths: torch.Tensor,
-    plan,
-    *,
-    layout: str,
-    scale: float | None = None,
-    window: int | None = None,
-    softcap: float | None = None,
-    k_scale: float = 1.0,
-    v_scale: float = 1.0,
-    out: torch.Tensor | None = None,
-) -> torch.Tensor:
+def paged_decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor,
+                 lengths: torch.Tensor, plan, *, layout: str, scale: float | None = None, window: int | None = None,
+                 softcap: float | None = None, k_scale: float = 1.0, v_scale: float = 1.0,
+                 out: torch.Tensor | None = None) -> torch.Tensor:
     """Attention of each sequence's last ``q_len`` tokens over its paged cache; arguments as for ``decode.decode``.
 
     ``plan`` must have been made or updated from the same lengths; window and softcap must be those it was made for.
     """
     if plan.kernel == "general":
-        return general.decode(
-            q,
-            k_cache,
-            v_cache,
-            block_table,
-            lengths,
-            plan.split,
-            layout=layout,
-            scale=scale,
-            window=window,
-            softcap=softcap,
-            k_scale=k_scale,
-            v_scale=v_scale,
-            out=out,
-            workspace=plan.workspace,
-        )
+        return general.decode(q, k_cache, v_cache, block_table, lengths, plan.split, layout=layout, scale=scale,
+                              window=window, softcap=softcap, k_scale=k_scale, v_scale=v_scale, out=out,
+                              workspace=plan.workspace)
     from pagesim.kernels import hopper_launch
 
     if plan.num_seqs != len(q) or (window, softcap, k_scale, v_scale) != (None, None, 1.0, 1.0):
         raise InputError(f"the plan is for {plan.num_seqs} sequences without window, softcap and scales")
     out = torch.empty_like(q) if out is None else out
-    hopper_launch.decode(
-        q,
-        k_cache,
-        v_cache,
-        block_table,
-        lengths,
-        plan,
-        layout=layout,
-        scale=q.shape[-1] ** -0.5 if scale is None else scale,
-        out=out,
-    )
+    hopper_launch.decode(q, k_cache, v_cache, block_table, lengths, plan, layout=layout,
+                         scale=q.shape[-1] ** -0.5 if scale is None else scale, out=out)
     return out
 
 
-def paged_prefill(
-    q: torch.Tensor,
-    k_cache: torch.Tensor,
-    v_cache: torch.Tensor,
-    block_table: torch.Tensor,
-    lengths: torch.Tensor,
-    first_query: torch.Tensor,
-    max_q_len: int,
-    *,
-    layout: str,
-    scale: float | None = None,
-    window: int | None = None,
-    softcap: float | None = None,
-    k_scale: float = 1.0,
-    v_scale: float = 1.0,
-    out: torch.Tensor | None = None,
-    kernel: str | None = None,
-) -> torch.Tensor:
+def paged_prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor,
+                  lengths: torch.Tensor, first_query: torch.Tensor, max_q_len: int, *, layout: str,
+                  scale: float | None = None, window: int | None = None, softcap: float | None = None,
+                  k_scale: float = 1.0, v_scale: float = 1.0, out: torch.Tensor | None = None,
+                  kernel: str | None = None) -> torch.Tensor:
     """Causal attention of each sequence's last tokens; arguments as for ``prefill.prefill``.
 
     Args:
@@ -326,7 +227,6 @@ def paged_prefill(
     from pagesim.kernels import hopper_prefill_launch
 
     out = torch.empty_like(q) if out is None else out
-    hopper_prefill_launch.prefill(
-        *arguments, layout=layout, scale=q.shape[-1] ** -0.5 if scale is None else scale, out=out
-    )
+    hopper_prefill_launch.prefill(*arguments, layout=layout, scale=q.shape[-1] ** -0.5 if scale is None else scale,
+                                  out=out)
     return out

@@ -13,23 +13,8 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
 from pagesim.kernels.hopper_merge import announce, merge_share
 from pagesim.kernels.hopper_producers import (
-    FIRST_TILE,
-    GATHER_WARPS,
-    GROUP,
-    MAIL,
-    NEXT,
-    NUM_TILES,
-    RECORD,
-    SEQ,
-    SHARE,
-    SLOT,
-    TILE,
-    TOKENS,
-    advance,
-    fetch_boxes,
-    fetch_tokens,
-    read_field,
-)
+    FIRST_TILE, GATHER_WARPS, GROUP, MAIL, NEXT, NUM_TILES, RECORD, SEQ, SHARE, SLOT, TILE, TOKENS, advance,
+    fetch_boxes, fetch_tokens, read_field)
 
 M = gl.constexpr(16)  # query rows of a product, the least that a tensor core takes
 

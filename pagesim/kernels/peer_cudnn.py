@@ -21,29 +21,15 @@ def prepare(cudnn: ModuleType, batch: "Batch") -> list[Callable[[], None]]:
     q_lengths = torch.ones_like(kv_lengths)
     handle = cudnn.create_handle()
     data_type = cudnn.data_type.BFLOAT16 if batch.q.dtype == torch.bfloat16 else cudnn.data_type.HALF
-    graph = cudnn.pygraph(
-        io_data_type=data_type,
-        intermediate_data_type=cudnn.data_type.FLOAT,
-        compute_data_type=cudnn.data_type.FLOAT,
-        handle=handle,
-    )
+    graph = cudnn.pygraph(io_data_type=data_type, intermediate_data_type=cudnn.data_type.FLOAT,
+                          compute_data_type=cudnn.data_type.FLOAT, handle=handle)
     gq, gk, gv = graph.tensor_like(q), graph.tensor_like(k), graph.tensor_like(v)
     k_table, v_table = graph.tensor_like(tables[0]), graph.tensor_like(tables[0])
     gq_lengths, gkv_lengths = graph.tensor_like(q_lengths), graph.tensor_like(kv_lengths)
-    gout, _ = graph.sdpa(
-        name="decode",
-        q=gq,
-        k=gk,
-        v=gv,
-        is_inference=True,
-        attn_scale=workload.head_dim**-0.5,
-        use_padding_mask=True,
-        seq_len_q=gq_lengths,
-        seq_len_kv=gkv_lengths,
-        paged_attention_k_table=k_table,
-        paged_attention_v_table=v_table,
-        paged_attention_max_seq_len_kv=tables[0].shape[2] * batch.block_size,
-    )
+    gout, _ = graph.sdpa(name="decode", q=gq, k=gk, v=gv, is_inference=True, attn_scale=workload.head_dim**-0.5,
+                         use_padding_mask=True, seq_len_q=gq_lengths, seq_len_kv=gkv_lengths,
+                         paged_attention_k_table=k_table, paged_attention_v_table=v_table,
+                         paged_attention_max_seq_len_kv=tables[0].shape[2] * batch.block_size)
     gout.set_output(True).set_dim(list(out.shape)).set_stride(list(out.stride()))
     graph.build([cudnn.heur_mode.A])
     workspace = torch.empty(max(1, graph.get_workspace_size()), dtype=torch.uint8, device=device)

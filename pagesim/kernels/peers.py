@@ -64,32 +64,17 @@ def ours(batch: Batch, kernel: str | None = None) -> list[Call]:
     if batch.workload.is_prefill:
         return _prefill(batch, kernel)
     plan = plan_decode(batch.q, batch.k_cache, batch.workload.lengths, kernel=kernel, **batch.options)
-    return [
-        lambda table=table: paged_decode(
-            batch.q, batch.k_cache, batch.v_cache, table, batch.lengths, plan, out=batch.out, **batch.options
-        )
-        for table in batch.tables
-    ]
+    return [lambda table=table: paged_decode(batch.q, batch.k_cache, batch.v_cache, table, batch.lengths, plan,
+                                             out=batch.out, **batch.options)
+            for table in batch.tables]
 
 
 def _prefill(batch: Batch, kernel: str | None = None) -> list[Call]:
     q_len, (q, out) = batch.workload.q_len, (x.flatten(0, 1) for x in (batch.q, batch.out))
     first_query = torch.arange(len(batch.q) + 1, dtype=torch.int32, device=q.device) * q_len
-    return [
-        lambda table=table: paged_prefill(
-            q,
-            batch.k_cache,
-            batch.v_cache,
-            table,
-            batch.lengths,
-            first_query,
-            q_len,
-            out=out,
-            kernel=kernel,
-            **batch.options,
-        )
-        for table in batch.tables
-    ]
+    return [lambda table=table: paged_prefill(q, batch.k_cache, batch.v_cache, table, batch.lengths, first_query, q_len,
+                                              out=out, kernel=kernel, **batch.options)
+            for table in batch.tables]
 
 
 def general(batch: Batch) -> list[Call]:
@@ -103,11 +88,8 @@ def gather_then_sdpa(batch: Batch) -> list[Call]:
         raise NotHere("one query token only")
     width = batch.tables[0].shape[1] * batch.block_size
     uniform = bool((batch.workload.lengths == width).all())
-    mask = (
-        None
-        if uniform
-        else (torch.arange(width, device=batch.q.device)[None, :] < batch.lengths[:, None])[:, None, None, :]
-    )
+    mask = (None if uniform
+            else (torch.arange(width, device=batch.q.device)[None, :] < batch.lengths[:, None])[:, None, None, :])
     q = batch.q.transpose(1, 2)
 
     def call(table: torch.Tensor) -> None:
@@ -177,9 +159,8 @@ def _contiguous(batch: Batch) -> list[tuple[torch.Tensor, torch.Tensor]]:
 def _csr(batch: Batch, table: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """FlashInfer's form of a table: offsets, ids, tokens of each last block."""
     counts = -(-batch.workload.lengths // batch.block_size)
-    used = (
-        torch.arange(table.shape[1], device=table.device)[None, :] < torch.from_numpy(counts).to(table.device)[:, None]
-    )
+    used = (torch.arange(table.shape[1], device=table.device)[None, :]
+            < torch.from_numpy(counts).to(table.device)[:, None])
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     last = (batch.workload.lengths - 1) % batch.block_size + 1
     device = table.device
@@ -200,15 +181,8 @@ def flashinfer(batch: Batch) -> list[Call]:
     calls = []
     for table in batch.tables:
         wrapper = package.BatchDecodeWithPagedKVCacheWrapper(shared, batch.layout, use_tensor_cores=True)
-        wrapper.plan(
-            *_csr(batch, table),
-            w.num_q_heads,
-            w.num_kv_heads,
-            w.head_dim,
-            batch.block_size,
-            q_data_type=batch.q.dtype,
-            kv_data_type=batch.k_cache.dtype,
-        )
+        wrapper.plan(*_csr(batch, table), w.num_q_heads, w.num_kv_heads, w.head_dim, batch.block_size,
+                     q_data_type=batch.q.dtype, kv_data_type=batch.k_cache.dtype)
         calls.append(lambda wrapper=wrapper: wrapper.run(q, (batch.k_cache, batch.v_cache), out=out))
     return calls
 
@@ -233,20 +207,8 @@ def flashinfer_batch(batch: Batch) -> list[Call]:
         scratch = wrapper.float_workspace_buffer = scratch if calls else wrapper.float_workspace_buffer
         offsets, ids, _ = _csr(batch, table)
         try:
-            wrapper.plan(
-                starts,
-                offsets,
-                ids,
-                batch.lengths,
-                w.num_q_heads,
-                w.num_kv_heads,
-                w.head_dim,
-                w.head_dim,
-                batch.block_size,
-                causal=True,
-                q_data_type=batch.q.dtype,
-                kv_data_type=batch.k_cache.dtype,
-            )
+            wrapper.plan(starts, offsets, ids, batch.lengths, w.num_q_heads, w.num_kv_heads, w.head_dim, w.head_dim,
+                         batch.block_size, causal=True, q_data_type=batch.q.dtype, kv_data_type=batch.k_cache.dtype)
         except RuntimeError as error:  # its workspace is of a fixed size
             raise NotHere(f"flashinfer: {error}") from None
         calls.append(lambda wrapper=wrapper: wrapper.run(q, (batch.k_cache, batch.v_cache), out=out, lse=lse))
@@ -266,36 +228,15 @@ def flash_attention(batch: Batch) -> list[Call]:
     q, out = batch.q.flatten(0, 1), batch.out.flatten(0, 1)
     starts = torch.arange(len(w.lengths) + 1, dtype=torch.int32, device=q.device) * w.q_len
     longest = int(w.lengths.max())
-    cuts = get_scheduler_metadata(
-        batch_size=len(w.lengths),
-        max_seqlen_q=w.q_len,
-        max_seqlen_k=longest,
-        num_heads_q=w.num_q_heads,
-        num_heads_kv=w.num_kv_heads,
-        headdim=w.head_dim,
-        cache_seqlens=batch.lengths,
-        qkv_dtype=q.dtype,
-        cu_seqlens_q=starts,
-        page_size=batch.block_size,
-        causal=True,
-    )
-    return [
-        lambda table=table: flash_attn_varlen_func(
-            q,
-            batch.k_cache,
-            batch.v_cache,
-            max_seqlen_q=w.q_len,
-            cu_seqlens_q=starts,
-            max_seqlen_k=longest,
-            seqused_k=batch.lengths,
-            block_table=table,
-            causal=True,
-            out=out,
-            scheduler_metadata=cuts,
-            fa_version=3,
-        )
-        for table in batch.tables
-    ]
+    cuts = get_scheduler_metadata(batch_size=len(w.lengths), max_seqlen_q=w.q_len, max_seqlen_k=longest,
+                                  num_heads_q=w.num_q_heads, num_heads_kv=w.num_kv_heads, headdim=w.head_dim,
+                                  cache_seqlens=batch.lengths, qkv_dtype=q.dtype, cu_seqlens_q=starts,
+                                  page_size=batch.block_size, causal=True)
+    return [lambda table=table: flash_attn_varlen_func(q, batch.k_cache, batch.v_cache, max_seqlen_q=w.q_len,
+                                                       cu_seqlens_q=starts, max_seqlen_k=longest,
+                                                       seqused_k=batch.lengths, block_table=table, causal=True, out=out,
+                                                       scheduler_metadata=cuts, fa_version=3)
+            for table in batch.tables]
 
 
 def cudnn(batch: Batch) -> list[Call]:

@@ -94,18 +94,13 @@ def read_ceiling(num_bytes: int, memory: torch.Tensor) -> Times:
         step = block * loads
         size = -(-num_bytes // 4 // step) * step
         parts = [words[at : at + size] for at in range(0, len(words) - size + 1, size)[:8]]
-        calls = [
-            lambda part=part: _read[(size // step,)](part, sink, BLOCK=block, LOADS=loads, num_warps=warps)
-            for part in parts
-        ]
+        calls = [lambda part=part: _read[(size // step,)](part, sink, BLOCK=block, LOADS=loads, num_warps=warps)
+                 for part in parts]
         # Reading something else first leaves the cache cold, and keeps the GPU busy while Python launches.  (After
         # writing, the dirty lines would be written back during the measured read.)
-        times = summary(
-            _events(
-                [calls[i % len(calls)] for i in range(24)],
-                before=lambda: _read[(len(flush) // 16384,)](flush, sink, BLOCK=2048, LOADS=8, num_warps=4),
-            )
-        )
+        times = summary(_events([calls[i % len(calls)] for i in range(24)],
+                                before=lambda: _read[(len(flush) // 16384,)](flush, sink, BLOCK=2048, LOADS=8,
+                                                                             num_warps=4)))
         best = times if best is None or times.median_us < best.median_us else best
     return best
 
@@ -124,11 +119,7 @@ def environment() -> dict[str, str]:
     try:
         answer = subprocess.run(
             ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader", "-i", str(torch.cuda.current_device())],
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=True,
-        ).stdout
+            capture_output=True, text=True, timeout=20, check=True).stdout
         driver, sm, memory, power = (part.strip() for part in answer.splitlines()[0].split(","))
     except (OSError, subprocess.SubprocessError, ValueError, IndexError):
         driver = sm = memory = power = "unknown"

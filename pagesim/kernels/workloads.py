@@ -103,9 +103,8 @@ def num_blocks_for(workload: Workload, block_size: int, kind: str, copies: int) 
     return copies * int((-(-workload.lengths // block_size)).sum())
 
 
-def make_tables(
-    workload: Workload, block_size: int, num_blocks: int, kind: str, copies: int, seed: int = 0
-) -> list[np.ndarray]:
+def make_tables(workload: Workload, block_size: int, num_blocks: int, kind: str, copies: int,
+                seed: int = 0) -> list[np.ndarray]:
     """``copies`` tables over one pool: int32, shape (num_seqs, max_blocks), 0 behind a row's end.
 
     They are disjoint but for the unreal kinds.

@@ -41,9 +41,8 @@ def address_map(recorded: Ownership, most_rows: int, most_columns: int) -> Addre
     for column, (begin, end) in enumerate(pairwise(upto)):
         _apply(now, recorded.changes[begin:end])
         owners[:, column] = now[units]
-    return AddressMap(
-        owners, _colour(owners), steps, recorded.start_s[steps - recorded.first_step], units, recorded.unit_slots
-    )
+    return AddressMap(owners, _colour(owners), steps, recorded.start_s[steps - recorded.first_step], units,
+                      recorded.unit_slots)
 
 
 def _evenly(count: int, most: int) -> np.ndarray:
@@ -73,9 +72,8 @@ def _colour(owners: np.ndarray) -> np.ndarray:
                 wanted = (len(colour_of) + k for k in range(num_colours))
                 free = (k % num_colours for k in wanted if k % num_colours not in taken)
                 colour_of[request] = next(free, len(colour_of) % num_colours)
-        colours[:, column] = np.array([colour_of[request] for request in present.tolist()])[
-            np.searchsorted(present, cells)
-        ]
+        of_present = np.array([colour_of[request] for request in present.tolist()])
+        colours[:, column] = of_present[np.searchsorted(present, cells)]
     return colours
 
 

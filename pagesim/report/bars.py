@@ -34,9 +34,8 @@ CONVENTIONS = (
 )
 
 
-def bars_figure(
-    title: str, cases: list[tuple[str, dict]], shares_of: Callable[[dict], dict | None], colours: dict[str, str]
-) -> str:
+def bars_figure(title: str, cases: list[tuple[str, dict]], shares_of: Callable[[dict], dict | None],
+                colours: dict[str, str]) -> str:
     """A bar of 100 % for each case, its name and window above it."""
     rows = []
     for k, (name, case) in enumerate(cases):
@@ -57,15 +56,8 @@ def _bar(box: Box, name: str, shares: dict[str, float], colours: dict[str, str])
         if share <= 0:
             continue
         shown = percent(share)
-        piece = tag(
-            "rect",
-            x=x_at(left),
-            y=box.top,
-            width=x_at(share),
-            height=box.height,
-            fill=colours[part],
-            class_="idle" if part == "free" else "piece",
-        )
+        piece = tag("rect", x=x_at(left), y=box.top, width=x_at(share), height=box.height, fill=colours[part],
+                    class_="idle" if part == "free" else "piece")
         if share >= _LEAST_LABELLED:
             ink = "onfree" if part == "free" else "light" if colours[part] in DARK else "dark"
             piece += text(shown, x_at(left + share / 2), box.top + 14.5, class_=f"in {ink}", text_anchor="middle")

@@ -66,9 +66,8 @@ def compare_cases(a: dict, b: dict) -> list[dict]:
     rows = []
     for figure in dict.fromkeys([*left, *right]):
         values = left.get(figure), right.get(figure)
-        if any(isinstance(value, int | float) for value in values) and not any(
-            isinstance(value, str | bool) for value in values
-        ):
+        if (any(isinstance(value, int | float) for value in values)
+                and not any(isinstance(value, str | bool) for value in values)):
             rows.append({"figure": figure, "a": values[0], "b": values[1], "relative": relative(*values)})
     return rows
 
@@ -92,9 +91,8 @@ def read_measured(path: Path) -> Gauges:
                     ("KV cache use", _USE_COLUMNS),
                 )
             ]
-            rows = [
-                [_value(path, reader.line_num, row, index) * unit for index, unit in chosen] for row in reader if row
-            ]
+            rows = [[_value(path, reader.line_num, row, index) * unit for index, unit in chosen] for row in reader
+                    if row]
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -109,8 +107,7 @@ def _column(path: Path, header: list[str], what: str, known: dict[str, float]) -
         if name in known:
             return index, known[name]
     raise InputError(
-        f"{path}:1: no column for {what}: found {', '.join(header) or 'nothing'}; it may be named {', '.join(known)}"
-    )
+        f"{path}:1: no column for {what}: found {', '.join(header) or 'nothing'}; it may be named {', '.join(known)}")
 
 
 def _value(path: Path, line: int, row: list[str], index: int) -> float:
@@ -132,13 +129,9 @@ def read_timeline(path: Path) -> Gauges:
     """
     try:
         with open(path, encoding="utf-8", newline="") as file:
-            rows = [
-                [
-                    float(row[name] or "nan")
-                    for name in ("start_s", "duration_s", "mean_running", "mean_waiting", "block_use_share")
-                ]
-                for row in csv.DictReader(file)
-            ]
+            rows = [[float(row[name] or "nan")
+                     for name in ("start_s", "duration_s", "mean_running", "mean_waiting", "block_use_share")]
+                    for row in csv.DictReader(file)]
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; the run folder of an interrupted case has no timeline") from error
     table = np.array(rows).reshape(-1, 5).T
@@ -150,9 +143,8 @@ def _with_gaps(start_s: np.ndarray, end_s: np.ndarray, rows: Gauges) -> Gauges:
     last_of_burst = np.append(start_s[1:] > end_s[:-1] * (1 + 1e-12), True)[: len(start_s)]
     where = np.concatenate(([0], np.flatnonzero(last_of_burst) + 1))
     since_s = np.concatenate(([-np.inf], end_s[last_of_burst]))
-    return Gauges(
-        np.insert(rows.time_s, where, since_s), *(np.insert(getattr(rows, name), where, 0.0) for name in QUANTITIES)
-    )
+    return Gauges(np.insert(rows.time_s, where, since_s),
+                  *(np.insert(getattr(rows, name), where, 0.0) for name in QUANTITIES))
 
 
 def at_moments(gauges: Gauges, time_s: np.ndarray) -> Gauges:
@@ -174,12 +166,9 @@ def beside_measured(measured: Gauges, simulated: Gauges) -> dict:
             "run_peak": float(ours.max()),
             "mean_absolute_difference": float(np.abs(seen - ours).mean()),
         }
-    moments = [
-        dict(zip(("time_s", *(f"{side}_{name}" for name in QUANTITIES for side in ("measured", "run"))), values))
-        for values in zip(
-            measured.time_s.tolist(), *(getattr(side, name).tolist() for name in QUANTITIES for side in (measured, run))
-        )
-    ]
+    moments = [dict(zip(("time_s", *(f"{side}_{name}" for name in QUANTITIES for side in ("measured", "run"))), values))
+               for values in zip(measured.time_s.tolist(),
+                                 *(getattr(side, name).tolist() for name in QUANTITIES for side in (measured, run)))]
     return {"summary": summary, "moments": moments}
 
 

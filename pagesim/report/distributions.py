@@ -53,30 +53,16 @@ def histogram_figure(name: str, what: Distribution, rows: list, last_bin: int, c
     for low, high, count in rows:
         share, k = count / total, bin_number(low)
         tip = f"{name}: {bin_label(low, high)} {what.unit}: {number(count)} {what.entry}, {100 * share:.2f} %"
-        bar = tag(
-            "rect",
-            x=x_at(k) + 0.5,
-            y=y_at(share),
-            width=x_at(1) - x_at(0) - 1.0,
-            height=box.bottom - y_at(share),
-            fill=colour,
-        )
+        bar = tag("rect", x=x_at(k) + 0.5, y=y_at(share), width=x_at(1) - x_at(0) - 1.0,
+                  height=box.bottom - y_at(share), fill=colour)
         reach = tag("rect", x=x_at(k), y=box.top, width=x_at(1) - x_at(0), height=box.height, class_="reach")
         marks.append(tag("g", tag("title", escape(tip)), bar, reach, class_="mark"))
     every = max(1, (last_bin + 1) // 5)
-    labels = [
-        text(short(0 if k == 0 else 2 ** (k - 1)), x_at(k) + 2, box.bottom + 13, class_="tick")
-        for k in range(0, last_bin + 1, every)
-    ]
-    return drawing(
-        _WIDTH,
-        box.bottom + 18,
-        f"{what.title}: {name}; left and right keys move through it",
-        text(name, 0, 12, class_="name"),
-        axis_left(box, ticks(most, 3), y_at, lambda v: f"{100 * v:.3g}%"),
-        *marks,
-        *labels,
-    )
+    labels = [text(short(0 if k == 0 else 2 ** (k - 1)), x_at(k) + 2, box.bottom + 13, class_="tick")
+              for k in range(0, last_bin + 1, every)]
+    return drawing(_WIDTH, box.bottom + 18, f"{what.title}: {name}; left and right keys move through it",
+                   text(name, 0, 12, class_="name"), axis_left(box, ticks(most, 3), y_at, lambda v: f"{100 * v:.3g}%"),
+                   *marks, *labels)
 
 
 def bin_number(low: int) -> int:

@@ -12,10 +12,8 @@ def events_json(recorded: Ownership) -> str:
     where the units were given back; a unit is ``unit_slots`` slots.  The rows of ``first_step`` give all that is owned.
     """
     # By hand: a call of json.dumps for each of some hundred thousand rows takes seconds.
-    rows = (
-        f"[{step}, {unit}, {count}, {'null' if owner == NOBODY else owner}]"
-        for step, unit, count, owner in recorded.changes.tolist()
-    )
+    rows = (f"[{step}, {unit}, {count}, {'null' if owner == NOBODY else owner}]"
+            for step, unit, count, owner in recorded.changes.tolist())
     head = {
         "unit_slots": recorded.unit_slots,
         "num_units": recorded.num_units,

@@ -147,11 +147,6 @@ _LOAD = Group(
         Figure("output tokens/s", lambda case: number(case["throughput"]["output_tokens_per_s"])),
     ),
 )
-_LATENCY = Group(
-    "Latency, s",
-    tuple(
-        Figure(f"{name} {key}", _latency(name, key))
-        for name in ("queue", "ttft", "tpot", "e2e")
-        for key in ("p50", "p99")
-    ),
-)
+_LATENCY = Group("Latency, s",
+                 tuple(Figure(f"{name} {key}", _latency(name, key)) for name in ("queue", "ttft", "tpot", "e2e")
+                       for key in ("p50", "p99")))

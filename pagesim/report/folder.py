@@ -41,9 +41,8 @@ def config_text(resolved: dict) -> str:
     return yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True, width=120)
 
 
-def write_case(
-    folder: Path, key: str, resolved: dict, entry: dict, trace: Trace, result: Result, recorded: Ownership
-) -> None:
+def write_case(folder: Path, key: str, resolved: dict, entry: dict, trace: Trace, result: Result,
+               recorded: Ownership) -> None:
     """Write a finished case; its JSON last, because its presence says that the rest is complete."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("snapshot-*.npz"):  # an older run's tables must not pass for this one's
@@ -76,13 +75,11 @@ def read_document(run: Path) -> dict:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(
-            f"{path}: {error.strerror}; a run folder is what 'pagesim simulate CONFIG -o DIR' writes"
-        ) from error
+            f"{path}: {error.strerror}; a run folder is what 'pagesim simulate CONFIG -o DIR' writes") from error
     except ValueError as error:
         raise InputError(f"{path}: not the metrics.json of a run: {error}") from error
     found = document.get("schema_version") if isinstance(document, dict) else None
     if found != SCHEMA_VERSION:
         raise InputError(
-            f"{path}: schema_version is {found}, this pagesim reads {SCHEMA_VERSION}; run the simulation again"
-        )
+            f"{path}: schema_version is {found}, this pagesim reads {SCHEMA_VERSION}; run the simulation again")
     return document

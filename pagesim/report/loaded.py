@@ -51,14 +51,8 @@ class LoadedCase:
             for change in changes:  # in place: there are hundreds of thousands
                 if change[3] is None:
                     change[3] = NOBODY
-            return Ownership(
-                events["unit_slots"],
-                events["num_units"],
-                events["first_step"],
-                events["last_step"],
-                np.array(events["start_s"], np.float64),
-                np.array(changes, np.int64).reshape(-1, 4),
-            )
+            return Ownership(events["unit_slots"], events["num_units"], events["first_step"], events["last_step"],
+                             np.array(events["start_s"], np.float64), np.array(changes, np.int64).reshape(-1, 4))
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise InputError(f"{path}: not the events of a case: {error!r}; run the simulation again") from error
 

@@ -21,10 +21,8 @@ def figure(kind: str, picture: str, data: dict | None = None, caption: str = "")
 
 
 def legend(colours: dict[str, str]) -> str:
-    keys = (
-        f'<span><i class="{escape(name)}" style="background:{colour}"></i>{escape(name)}</span>'
-        for name, colour in colours.items()
-    )
+    keys = (f'<span><i class="{escape(name)}" style="background:{colour}"></i>{escape(name)}</span>'
+            for name, colour in colours.items())
     return f"<p class=legend>{''.join(keys)}</p>"
 
 
@@ -50,7 +48,5 @@ def table(kind: str, label: str, columns: list[str], rows: list[tuple[str, str]]
     """
     head = "".join(f"<th scope=col>{escape(name)}</th>" for name in columns)
     body = "".join(f"<tr><th scope=row>{escape(name)}</th>{cells}</tr>" for name, cells in rows)
-    return (
-        f'<div class="wide {kind}" tabindex=0 role=region aria-label="{escape(label)}">'
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+    return (f'<div class="wide {kind}" tabindex=0 role=region aria-label="{escape(label)}">'
+            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>")

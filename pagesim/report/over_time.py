@@ -49,11 +49,8 @@ def load_figure(name: str, thinned: Thinned, capacity_slots: int) -> tuple[str, 
 def _stack(box: Box, x: np.ndarray, thinned: Thinned, capacity_slots: int) -> str:
     y_at = scale(0, 1, box.bottom, box.top)
     edges = np.cumsum(np.vstack([np.zeros(len(x) - 1), thinned.shares(capacity_slots)]), axis=0)
-    areas = [
-        tag("path", d=band(x, y_at(low), y_at(high)), class_=f"part {part}", fill=PART_COLOURS[part])
-        for part, low, high in zip(PARTS, edges, edges[1:])
-        if np.any(high > low)
-    ]
+    areas = [tag("path", d=band(x, y_at(low), y_at(high)), class_=f"part {part}", fill=PART_COLOURS[part])
+             for part, low, high in zip(PARTS, edges, edges[1:]) if np.any(high > low)]
     if not thinned.exact:
         peaks = y_at(thinned.values["max_token_states_slots"] / capacity_slots)
         areas.append(tag("path", d=step_line(x, peaks), class_="extreme"))
@@ -76,11 +73,8 @@ def _panel(box: Box, x: np.ndarray, title: str, mean: np.ndarray, most: np.ndarr
 
 def _load_values(thinned: Thinned, capacity_slots: int, box: Box) -> dict:
     """What the reader shows of each stretch: its time, the parts as per cent, counts."""
-    columns = [
-        {"name": part.replace("_", " "), "unit": " %", "values": _digits(100 * share, 2)}
-        for part, share in zip(PARTS, thinned.shares(capacity_slots))
-        if np.any(share > 0)
-    ]
+    columns = [{"name": part.replace("_", " "), "unit": " %", "values": _digits(100 * share, 2)}
+               for part, share in zip(PARTS, thinned.shares(capacity_slots)) if np.any(share > 0)]
     names = {"mean_running": "running", "mean_waiting": "waiting", "preemptions": "preemptions"}
     if not thinned.exact:
         names |= {"max_running": "most running", "max_waiting": "most waiting"}
@@ -98,16 +92,8 @@ def map_figure(name: str, recorded: Ownership, most_rows: int, most_columns: int
     seen = address_map(recorded, most_rows, most_columns)
     box = Box(_LEFT, 20, _WIDTH - _LEFT - _RIGHT, _MAP_HEIGHT)
     png = base64.b64encode(palette_png(seen.colours[::-1], OWNERS)).decode()
-    image = tag(
-        "image",
-        x=box.left,
-        y=box.top,
-        width=box.width,
-        height=box.height,
-        href=f"data:image/png;base64,{png}",
-        preserveAspectRatio="none",
-        class_="map",
-    )
+    image = tag("image", x=box.left, y=box.top, width=box.width, height=box.height, href=f"data:image/png;base64,{png}",
+                preserveAspectRatio="none", class_="map")
     num_slots = recorded.num_units * recorded.unit_slots
     y_at = scale(0, num_slots, box.bottom, box.top)
     x_at = scale(recorded.first_step, recorded.last_step + 1, box.left, box.right)

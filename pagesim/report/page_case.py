@@ -17,45 +17,33 @@ def case_sections(cases: list[LoadedCase]) -> list[str]:
     stretches = max(80, min(400, _STRETCHES // len(cases)))
     cells = min(300 * 600, _MAP_CELLS // len(cases))
     most_rows = max(60, int((cells / 2.5) ** 0.5))
-    return [_casesection(case, stretches, most_rows, 5 * most_rows // 2) for case in cases]
+    return [_case_section(case, stretches, most_rows, 5 * most_rows // 2) for case in cases]
 
 
-def _casesection(case: LoadedCase, stretches: int, most_rows: int, most_columns: int) -> str:
+def _case_section(case: LoadedCase, stretches: int, most_rows: int, most_columns: int) -> str:
     slots = case.entry["capacity"]["slots"]
     thinned = thin(case.timeline(), stretches)
     if len(thinned.edges_s) < 2:
         return section(case.name, "<p>The run has no step: nothing was admitted.</p>")
     load, values = load_figure(case.name, thinned, slots)
     present = {part: PART_COLOURS[part] for part in PARTS if thinned.values[f"mean_{part}_slots"].any()}
-    detail = (
-        "Every step or timeline row is drawn."
-        if thinned.exact
-        else (
-            f"Means over {len(thinned.edges_s) - 1} equal stretches of time; the thin line is the most token states in "
-            "each, the lines below it the most running and waiting."
-        )
-    )
+    detail = "Every step or timeline row is drawn."
+    if not thinned.exact:
+        detail = (f"Means over {len(thinned.edges_s) - 1} equal stretches of time; the thin line is the most token "
+                  "states in each, the lines below it the most running and waiting.")
     recorded = case.ownership()
     picture, owners, seen = map_figure(case.name, recorded, most_rows, most_columns)
     which = _which_steps(case, recorded)
-    thin_map = (
-        ""
-        if len(seen.steps) == len(recorded.start_s) and len(seen.units) == recorded.num_units
-        else (f" {len(seen.steps):,} steps × {len(seen.units):,} addresses are drawn, evenly spaced, each as it was.")
-    )
+    thin_map = ""
+    if len(seen.steps) < len(recorded.start_s) or len(seen.units) < recorded.num_units:
+        thin_map = (f" {len(seen.steps):,} steps × {len(seen.units):,} addresses are drawn, evenly spaced, each as it "
+                    "was.")
     unit = "slots" if recorded.unit_slots == 1 else f"blocks of {recorded.unit_slots} slots"
-    return section(
-        case.name,
-        legend(spaced(present)),
-        figure("time", load, values, f"Ledger and load. {detail}{_warmup(case)}"),
-        figure(
-            "map",
-            picture,
-            owners,
-            f"Address map: who owned which {unit}. {which}.{thin_map} A colour is a request (colours repeat); "
-            "what is not coloured is free.",
-        ),
-    )
+    return section(case.name, legend(spaced(present)),
+                   figure("time", load, values, f"Ledger and load. {detail}{_warmup(case)}"),
+                   figure("map", picture, owners,
+                          f"Address map: who owned which {unit}. {which}.{thin_map} A colour is a request (colours "
+                          "repeat); what is not coloured is free."))
 
 
 def _warmup(case: LoadedCase) -> str:

@@ -26,11 +26,9 @@ def glance(cases: list[tuple[str, dict]]) -> str:
     for name, case in cases:
         values = flat(case)
         rows.append((name, "".join(cell(values.get(key), shown(values.get(key)), key) for _, key, shown in _GLANCE)))
-    return (
-        table("glance", "at a glance", ["case", *(title for title, _, _ in _GLANCE)], rows)
-        + "<p class=note>Shares and means are over the time in which something runs; blocked: by fragmentation, the next "
-        "request would fit the free memory but no hole.</p>"
-    )
+    return (table("glance", "at a glance", ["case", *(title for title, _, _ in _GLANCE)], rows)
+            + "<p class=note>Shares and means are over the time in which something runs; blocked: by fragmentation, "
+              "the next request would fit the free memory but no hole.</p>")
 
 
 def all_numbers(cases: list[tuple[str, dict]]) -> str:

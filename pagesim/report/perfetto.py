@@ -45,9 +45,8 @@ def shown_requests(result: Result) -> range:
     return range(first, min(count, first + MOST_REQUESTS))
 
 
-def case_events(
-    process: int, name: str, trace: Trace, result: Result, preemptions: Iterable[Preemption]
-) -> Iterator[dict]:
+def case_events(process: int, name: str, trace: Trace, result: Result,
+                preemptions: Iterable[Preemption]) -> Iterator[dict]:
     """Every event of a case.
 
     Args:

@@ -94,16 +94,8 @@ def owners(cases: list[LoadedCase]) -> "Figure":
         if not seen.colours.size:
             raise InputError(f"{case.name}: the run has no step: there is no map to draw")
         reach = (recorded.first_step, recorded.last_step + 1, 0, recorded.num_units * recorded.unit_slots)
-        panel.imshow(
-            seen.colours,
-            cmap=colours,
-            vmin=-1,
-            vmax=len(OWNERS) - 1,
-            extent=reach,
-            origin="lower",
-            aspect="auto",
-            interpolation="nearest",
-        )
+        panel.imshow(seen.colours, cmap=colours, vmin=-1, vmax=len(OWNERS) - 1, extent=reach, origin="lower",
+                     aspect="auto", interpolation="nearest")
         panel.set(ylabel="address, slots")
         panel.set_title(case.name, **_SMALL)
     panels[-1].set_xlabel("step")
@@ -122,15 +114,8 @@ def sosp23(cases: list[LoadedCase]) -> "Figure":
                 panel.barh(row, 100 * share, left=left, color=colours[part])
                 if share >= 0.12:
                     ink = "white" if colours[part] in DARK else "black"
-                    panel.text(
-                        left + 50 * share,
-                        row,
-                        f"{100 * share:.1f}",
-                        ha="center",
-                        va="center",
-                        color=ink,
-                        fontsize="x-small",
-                    )
+                    panel.text(left + 50 * share, row, f"{100 * share:.1f}", ha="center", va="center", color=ink,
+                               fontsize="x-small")
                 left += 100 * share
         panel.set_yticks(range(len(cases)), [f"{case.name} ({shown_window(case.entry)})" for case in cases], **_SMALL)
         panel.set(xlim=(0, 100), xlabel="% of capacity")

@@ -31,12 +31,9 @@ def request_lines(trace: Trace, requests: Requests) -> Iterator[str]:
 def timeline_lines(timeline: Timeline, capacity_slots: int) -> Iterator[str]:
     """CSV of the timeline; ``mean_*`` is weighted by time, ``block_use_share`` is allocated / capacity."""
     parts = [f"mean_{part}_slots" for part in PARTS]
-    yield (
-        "first_step,start_s,duration_s,mean_running,mean_waiting,block_use_share,"
-        + ",".join(parts)
-        + ",max_token_states_slots,max_allocated_slots,max_running,max_waiting,"
-        "prefill_tokens,decode_tokens,preemptions,admissions,completions\n"
-    )
+    yield ("first_step,start_s,duration_s,mean_running,mean_waiting,block_use_share," + ",".join(parts)
+           + ",max_token_states_slots,max_allocated_slots,max_running,max_waiting,"
+             "prefill_tokens,decode_tokens,preemptions,admissions,completions\n")
     t = timeline
     block_use = t.mean_parts[:, :4].sum(axis=1) / capacity_slots
     columns = (

@@ -27,9 +27,8 @@ class Box(NamedTuple):
 
 def tag(name: str, *inside: str, **attributes: object) -> str:
     """An element; ``inside`` is markup, attributes are escaped, ``class_`` and ``_`` stand for ``class`` and ``-``."""
-    given = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(_text(value))}"' for key, value in attributes.items()
-    )
+    given = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(_text(value))}"'
+                    for key, value in attributes.items())
     return f"<{name}{given}>{''.join(inside)}</{name}>"
 
 
@@ -58,9 +57,8 @@ def ticks(high: float, most: int = 5, *, low: float = 0.0) -> list[float]:
     return [k * step for k in range(first, last + 1)]
 
 
-def axis_below(
-    box: Box, values: Iterable[float], at: Callable[[float], float], label: str, shown: Callable[[float], str]
-) -> str:
+def axis_below(box: Box, values: Iterable[float], at: Callable[[float], float], label: str,
+               shown: Callable[[float], str]) -> str:
     marks = [text(shown(value), at(value), box.bottom + 14, class_="tick", text_anchor="middle") for value in values]
     return "".join(marks) + text(label, box.right, box.bottom + 28, class_="tick", text_anchor="end")
 

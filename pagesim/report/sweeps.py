@@ -102,25 +102,20 @@ def curve_figure(found: list[Curve], measure: Measure) -> str:
     y_at = scale(0, high, box.bottom, box.top)
     best = measure.best(ys)
     inside = [text(measure.title, 0, 11, class_="heading"), axis_left(box, ticks(high, 4), y_at, short)]
-    inside += [
-        text(str(value), x_at(place), box.bottom + 14, class_="tick", text_anchor="middle")
-        for value, place in at.items()
-    ]
+    inside += [text(str(value), x_at(place), box.bottom + 14, class_="tick", text_anchor="middle")
+               for value, place in at.items()]
     for k, curve in enumerate(found):
         inside.append(_line(curve, measure, best, x_at, y_at, at, SERIES[k % len(SERIES)]))
-    return drawing(
-        _WIDTH, box.bottom + 22, f"{measure.title} by {found[0].key}; left and right keys move through it", *inside
-    )
+    return drawing(_WIDTH, box.bottom + 22, f"{measure.title} by {found[0].key}; left and right keys move through it",
+                   *inside)
 
 
 def _line(curve: Curve, measure: Measure, best: float, x_at, y_at, at: dict, colour: str) -> str:
     points = [(x_at(at[value]), measure.of(case.entry), value, case) for value, case in curve.points]
     points = [point for point in points if point[1] is not None]
-    marks = (
-        [tag("path", d="M" + "L".join(f"{x:.1f} {y_at(y):.1f}" for x, y, _, _ in points), class_="line", stroke=colour)]
-        if points
-        else []
-    )
+    marks = ([tag("path", d="M" + "L".join(f"{x:.1f} {y_at(y):.1f}" for x, y, _, _ in points), class_="line",
+                  stroke=colour)]
+             if points else [])
     for x, y, value, case in points:
         tip = f"{case.name}: {measure.title} {number(y)} at {curve.key} = {value}"
         dot = tag("circle", cx=x, cy=y_at(y), r=3.5, fill=colour)

@@ -40,14 +40,9 @@ def side_by_side(cases: list[dict]) -> Sheet:
 
 def row_by_row(cases: list[dict]) -> list[Sheet]:
     """A row a case, a column a figure, a sheet a group."""
-    return [
-        Sheet(
-            group.title,
-            ("case", *(figure.name for figure in group.figures)),
-            tuple((case["name"], *(figure.text(case) for figure in group.figures)) for case in cases),
-        )
-        for group in groups(cases)
-    ]
+    return [Sheet(group.title, ("case", *(figure.name for figure in group.figures)),
+                  tuple((case["name"], *(figure.text(case) for figure in group.figures)) for case in cases))
+            for group in groups(cases)]
 
 
 def comparison_sheet(rows: list[dict], title: str) -> Sheet:
@@ -87,9 +82,8 @@ def rich_table(sheet: Sheet) -> "Table":
     from rich import box
     from rich.table import Table
 
-    table = Table(
-        title=sheet.title or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False
-    )
+    table = Table(title=sheet.title or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
+                  pad_edge=False)
     for k, heading in enumerate(sheet.columns):
         table.add_column(heading, justify="right" if k else "left", overflow="fold")
     for row in sheet.rows:

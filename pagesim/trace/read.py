@@ -21,8 +21,8 @@ def read_trace(path: str | Path, *, limit: int | None = None, strict: bool = Fal
     """Read a trace; its form is told by its header or keys.
 
     Rows with 0 prompt or 0 output tokens (failed requests in public traces) are dropped and counted.  Arrivals are
-    sorted, ties in the order of the file, and moved so that the first is 0.  Prefix ids and sessions are numbered from 0
-    in order of appearance.
+    sorted, ties in the order of the file, and moved so that the first is 0.  Prefix ids and sessions are numbered from
+    0 in order of appearance.
 
     Args:
         limit: rows to keep, the first of the file; those after them are not read.
@@ -58,7 +58,8 @@ def read_trace(path: str | Path, *, limit: int | None = None, strict: bool = Fal
 def _block_tokens(parts: list[Rows], path: Path) -> int | None:
     sizes = list(dict.fromkeys(part.block_tokens for part in parts))
     if len(sizes) > 1:
-        raise TraceError(f"{path}: prefix_block_tokens must be the same number in all rows, got {sizes[0]} and {sizes[1]}")
+        raise TraceError(f"{path}: prefix_block_tokens must be the same number in all rows, got {sizes[0]} and "
+                         f"{sizes[1]}")
     return sizes[0]
 
 

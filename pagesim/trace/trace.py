@@ -71,13 +71,9 @@ class Trace:
             column = columns[name]
             if column is not None and len(column) and column.min() < 1:
                 raise TraceError(f"{name} must be at least 1, request {int(column.argmin())} has {column.min()}")
-        if (
-            self.arrival_s is not None
-            and len(self)
-            and not (
-                np.isfinite(self.arrival_s).all() and self.arrival_s[0] >= 0 and (np.diff(self.arrival_s) >= 0).all()
-            )
-        ):
+        if (self.arrival_s is not None and len(self)
+                and not (np.isfinite(self.arrival_s).all() and self.arrival_s[0] >= 0
+                         and (np.diff(self.arrival_s) >= 0).all())):
             raise TraceError("arrival_s must be finite, not negative, and sorted")
 
     def __len__(self) -> int:

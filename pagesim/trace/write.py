@@ -17,8 +17,8 @@ _FORMS = (".csv", ".jsonl", ".csv.gz", ".jsonl.gz")
 def write_trace(trace: Trace, path: str | Path) -> None:
     """Write the plain form, whole or not at all; the name's end picks CSV or JSON lines, gzipped or not.
 
-    Columns are ``arrival_s,prompt_tokens,output_tokens`` and those optional ones that the trace has; seconds are written
-    with the digits that give the same number back.
+    Columns are ``arrival_s,prompt_tokens,output_tokens`` and those optional ones that the trace has; seconds are
+    written with the digits that give the same number back.
 
     Raises:
         InputError: another ending.

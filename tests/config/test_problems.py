@@ -89,9 +89,14 @@ ONE_MISTAKE = {
     "allocators: [{kind: contiguous, growth: 1}]": "4:41: growth must be a number above 1, got 1.0",
     "allocators: [{kind: contiguous, growth: .nan}]": "4:41: growth must be finite, got nan",
     "sweep: [seed]": "4:8: sweep must map keys to lists of values, got ['seed']",
+    "sweep: 0": "4:8: sweep must map keys to lists of values, got 0",
     "sweep: {seed: 3}": "4:15: sweep over seed must be a list of one value or more, got 3",
     "sweep: {seed: []}": "4:15: sweep over seed must be a list of one value or more, got []",
     "sweep: {sead: [1]}": "4:9: unknown key 'sead'; did you mean 'seed'?",
+    "seed: 2024-02-30": (
+        "4:7: YAML 1.1 takes 2024-02-30 for a value of type timestamp, but it is none; put it in quotes",
+        "4:7: seed: must be a whole number, got nothing",
+    ),
     "sweep: {seed: [0, x]}": "4:19: seed: a count must be a whole number, 16k (16,000) or 16K (16,384), got 'x'",
     "sweep: {allocators.2.block_size: [1]}": "4:9: allocators is a list with entries 0 to 1, there is no 2",
     "sweep: {allocators.x.block_size: [1]}": "4:9: allocators is a list with entries 0 to 1, there is no 'x'",
@@ -337,6 +342,16 @@ def test_keys_that_need_one_another_say_so(problems, text, message):
             ),
         ),
         ("a: 1\n---\nb: 2\n", "bad.yaml:2:1: this is not YAML: but found another document"),
+        (
+            "a: \0\n",
+            "bad.yaml: this is not YAML: unacceptable character #x0000: special characters are not allowed",
+        ),
+        ("[" * 5000, "bad.yaml: lists and mappings lie too deep in each other to be read"),
+        (
+            "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
+            + "".join(f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcdefgh", "bcdefghi")),
+            "bad.yaml: more than 100,000 values; aliases (*) count each time",
+        ),
     ],
 )
 def test_what_is_not_a_yaml_mapping_is_told_with_its_place(problems, text, message):
