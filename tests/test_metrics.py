@@ -41,14 +41,8 @@ def window(time_s=0.0, **columns):
 def requests_of(rows):
     """Rows of (arrival, first scheduled, first token, finish, status)."""
     arrival, scheduled, first, finish = (np.array([row[k] for row in rows], dtype=np.float64) for k in range(4))
-    return Requests(
-        arrival,
-        scheduled,
-        first,
-        finish,
-        np.array([row[4] for row in rows], dtype=np.int8),
-        np.zeros(len(rows), dtype=np.int32),
-    )
+    return Requests(arrival, scheduled, first, finish, np.array([row[4] for row in rows], dtype=np.int8),
+                    np.zeros(len(rows), dtype=np.int32))
 
 
 def timeline():
@@ -62,20 +56,8 @@ def run_of(rows, busy=None, *, end_s=10.0, warmup_s=0.0, run=None, counters=Coun
     if busy is not None:
         integrals[WINDOWS.index("busy")] = busy
     empty = np.zeros(64, dtype=np.int64)
-    return Result(
-        100,
-        None,
-        None,
-        end_s,
-        warmup_s,
-        integrals,
-        np.zeros(len(WAIT_CAUSES)),
-        counters,
-        Peaks(),
-        Histograms(None, empty, empty, None),
-        requests_of(rows),
-        timeline(),
-    )
+    return Result(100, None, None, end_s, warmup_s, integrals, np.zeros(len(WAIT_CAUSES)), counters, Peaks(),
+                  Histograms(None, empty, empty, None), requests_of(rows), timeline())
 
 
 def trace_of(output_tokens):
@@ -125,9 +107,8 @@ def test_rounding_is_internal_in_the_textbook_and_external_in_figure_2():
 
 
 def test_a_window_without_time_is_null_and_the_whole_is_strict_json():
-    figures = metrics(
-        run_of([(0, math.nan, math.nan, math.nan, STATUSES.index("exceeds_memory"))], end_s=0.0), trace_of([3]), Paged()
-    )
+    figures = metrics(run_of([(0, math.nan, math.nan, math.nan, STATUSES.index("exceeds_memory"))], end_s=0.0),
+                      trace_of([3]), Paged())
     assert figures["ledger"] == dict.fromkeys(WINDOWS) and figures["sosp23"] == dict.fromkeys(WINDOWS)
     assert figures["utilization"] is figures["internal_fragmentation"] is figures["mean"]["running"] is None
     assert set(figures["external_fragmentation"].values()) == {None}
@@ -171,8 +152,7 @@ def test_after_a_warm_up_latency_counts_later_arrivals_and_throughput_later_fini
 
 def test_every_kept_request_is_completed_rejected_or_unfinished():
     rows = [*ONE_ROW, (0, math.nan, math.nan, math.nan, UNFINISHED)] + [
-        (0, math.nan, math.nan, math.nan, STATUSES.index("exceeds_max_model_len"))
-    ] * 2
+        (0, math.nan, math.nan, math.nan, STATUSES.index("exceeds_max_model_len"))] * 2
     assert metrics(run_of(rows), trace_of([3] * 4), Paged())["requests"] == {
         "completed": 1,
         "rejected": 2,

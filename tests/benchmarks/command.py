@@ -39,15 +39,13 @@ def cost(*command: str) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    trace = (
-        Path(sys.argv[1]) if len(sys.argv) > 1 else AZURE if AZURE.exists() else ROOT / "traces" / "azure_conv_like.csv"
-    )
+    trace = (Path(sys.argv[1]) if len(sys.argv) > 1 else AZURE if AZURE.exists()
+             else ROOT / "traces" / "azure_conv_like.csv")
     with tempfile.TemporaryDirectory() as folder:
         config, rows = Path(folder, "one.yaml"), Path(folder, "million.csv")
         config.write_text(
             f"trace: {{path: {trace}}}\nmodel: llama-3.1-8b\nmemory: {{gpu: h200}}\nmax_model_len: 16384\n"
-            "allocators: [{kind: paged, block_size: 16}]\n"
-        )
+            "allocators: [{kind: paged, block_size: 16}]\n")
         subprocess.run([sys.executable, "-c", MILLION_ROWS, str(rows)], check=True)
         pagesim = str(Path(sys.executable).parent / "pagesim")
         commands = {

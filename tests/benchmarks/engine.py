@@ -90,21 +90,17 @@ def main() -> None:
         return
     rows = ROWS + SCALE + (WEEK if options.week else [])
     plain = {}
-    print(
-        "| allocator | requests | CPU s | requests/s | steps/s | peak MB | x plain Python |\n"
-        "|---|---:|---:|---:|---:|---:|---:|"
-    )
+    print("| allocator | requests | CPU s | requests/s | steps/s | peak MB | x plain Python |\n"
+          "|---|---:|---:|---:|---:|---:|---:|")
     for index, (spec, count) in enumerate(rows):
         if spec not in plain:
             plain[spec] = 300 / measure_apart(0, [(spec, 300)], NUMBA_DISABLE_JIT="1")["seconds"]
         row = measure_apart(index, rows)
         rate = count / row["seconds"]
         name = " ".join(str(value) for value in vars(spec).values())
-        print(
-            f"| {type(spec).__name__.lower()} {name} | {count:,} | {row['seconds']:.2f} | {rate:,.0f} | "
-            f"{row['steps'] / row['seconds']:,.0f} | {row['megabytes']:.0f} | {rate / plain[spec]:,.0f} |",
-            flush=True,
-        )
+        print(f"| {type(spec).__name__.lower()} {name} | {count:,} | {row['seconds']:.2f} | {rate:,.0f} | "
+              f"{row['steps'] / row['seconds']:,.0f} | {row['megabytes']:.0f} | {rate / plain[spec]:,.0f} |",
+              flush=True)
 
 
 if __name__ == "__main__":

@@ -53,6 +53,5 @@ def test_weights_that_do_not_fit_are_an_error_with_both_sizes():
     with pytest.raises(InputError) as error:
         catalog.kv_memory_bytes(catalog.gpu("l4"), 0.92, 30 * GIB, GIB)
     assert str(error.value) == (
-        "no KV memory is left: 0.92 of l4's 22.49 GiB is less than weights 30.00 GiB and other 1.00 GiB; "
-        "raise tensor_parallel_size or take a larger GPU"
-    )
+        "no KV memory is left: 0.92 of l4's 22.49 GiB is less than weights 30.00 GiB and other 1.00 GiB; raise "
+        "tensor_parallel_size or take a larger GPU")

@@ -172,9 +172,8 @@ def test_head_dim_wins_over_hidden_size_over_heads(written):
 
 def test_a_kind_with_a_head_dim_of_its_own_must_state_it(written):
     config = {key: value for key, value in QWEN3_4B.items() if key != "head_dim"}
-    with pytest.raises(
-        InputError, match=r"config\.json: head_dim is missing, and qwen3's is not hidden_size / heads; add it"
-    ):
+    with pytest.raises(InputError,
+                       match=r"config\.json: head_dim is missing, and qwen3's is not hidden_size / heads; add it"):
         catalog.model_from_config(written(config))
 
 
@@ -204,16 +203,14 @@ def test_the_language_model_is_found_in_a_nested_config(written):
         "text_config": {**LLAMA_8B, "model_type": "mistral", "torch_dtype": None},
     }
     model = catalog.model_from_config(
-        written({**config, "text_config": {k: v for k, v in config["text_config"].items() if v is not None}})
-    )
+        written({**config, "text_config": {k: v for k, v in config["text_config"].items() if v is not None}}))
     assert kv_bytes(model) == 131_072
     assert model.weights == "fp16"
 
 
 @pytest.mark.parametrize(
     ("config", "window"),
-    [(GPT_OSS_20B, 128), (GEMMA_3, 1024), ({**LLAMA_8B, "model_type": "mistral", "sliding_window": 4096}, 4096)],
-)
+    [(GPT_OSS_20B, 128), (GEMMA_3, 1024), ({**LLAMA_8B, "model_type": "mistral", "sliding_window": 4096}, 4096)])
 def test_a_window_is_refused_where_it_is_shorter_than_a_sequence_can_be(written, config, window):
     model = catalog.model_from_config(written(config))
     assert kv_bytes(model, window) > 0

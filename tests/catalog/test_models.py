@@ -58,8 +58,7 @@ def test_a_model_with_a_window_is_computed_within_it_and_refused_beyond(name):
     for too_long in (model.window + 1, None):
         with pytest.raises(
             InputError,
-            match=f"{name} has layers that keep only a window of {model.window:,} tokens, which is not modelled yet",
-        ):
+            match=f"{name} has layers that keep only a window of {model.window:,} tokens, which is not modelled yet"):
             catalog.kv_bytes_per_token(model, "auto", 1, too_long)
 
 
@@ -72,23 +71,18 @@ def test_every_model_of_the_catalogue_has_a_shape_parameters_and_a_length():
 
 
 def test_no_name_or_alias_means_two_models():
-    names = [
-        alias.lower() for name, entry in entries("models.yaml").items() for alias in (name, *entry.get("aliases", ()))
-    ]
+    names = [alias.lower() for name, entry in entries("models.yaml").items()
+             for alias in (name, *entry.get("aliases", ()))]
     assert len(names) == len(set(names))
 
 
 def test_head_dim_is_not_hidden_size_over_heads():
-    assert (
-        catalog.kv_bytes_per_token(catalog.model("qwen3-4b"), "auto", 1, 4096)
-        == 147_456
-        != 2 * 36 * 8 * (2560 // 32) * 2
-    )
+    assert (catalog.kv_bytes_per_token(catalog.model("qwen3-4b"), "auto", 1, 4096) == 147_456
+            != 2 * 36 * 8 * (2560 // 32) * 2)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "bytes_per_token"), [("auto", 131_072), ("bf16", 131_072), ("fp16", 131_072), ("fp8", 65_536)]
-)
+@pytest.mark.parametrize(("dtype", "bytes_per_token"),
+                         [("auto", 131_072), ("bf16", 131_072), ("fp16", 131_072), ("fp8", 65_536)])
 def test_an_fp8_cache_takes_half(dtype, bytes_per_token):
     assert catalog.kv_bytes_per_token(catalog.model("llama-3.1-8b"), dtype, 1, 8192) == bytes_per_token
 
@@ -110,13 +104,11 @@ def test_the_latent_of_mla_lies_whole_on_every_shard():
 
 
 def test_shards_that_cannot_share_the_heads_are_refused():
-    with pytest.raises(
-        InputError, match="tensor_parallel_size 3 does not divide the 32 attention heads of llama-3.1-8b"
-    ):
+    with pytest.raises(InputError,
+                       match="tensor_parallel_size 3 does not divide the 32 attention heads of llama-3.1-8b"):
         catalog.kv_bytes_per_token(catalog.model("llama-3.1-8b"), "auto", 3, 8192)
-    with pytest.raises(
-        InputError, match="tensor_parallel_size 3 and the 8 KV heads of llama-3.2-3b do not divide one another"
-    ):
+    with pytest.raises(InputError,
+                       match="tensor_parallel_size 3 and the 8 KV heads of llama-3.2-3b do not divide one another"):
         catalog.kv_bytes_per_token(catalog.model("llama-3.2-3b"), "auto", 3, 8192)
 
 
@@ -125,8 +117,7 @@ def test_all_shards_together_store_at_least_what_one_would(name, shards):
     model = catalog.model(name)
     if model.heads % shards == 0:
         assert shards * catalog.kv_bytes_per_token(model, "auto", shards, 2048) >= catalog.kv_bytes_per_token(
-            model, "auto", 1, 2048
-        )
+            model, "auto", 1, 2048)
         assert 0 <= catalog.weight_bytes(model, 1) - shards * catalog.weight_bytes(model, shards) < shards
 
 
@@ -140,9 +131,8 @@ def test_weights_are_parameters_times_the_bytes_of_their_dtype():
 
 
 def test_weights_of_unknown_size_ask_for_the_size():
-    with pytest.raises(
-        InputError, match="the size of m's weights is not known; give memory.weights, such as weights: 15GiB"
-    ):
+    with pytest.raises(InputError,
+                       match="the size of m's weights is not known; give memory.weights, such as weights: 15GiB"):
         catalog.weight_bytes(catalog.Model("m", layers=1, heads=1, kv_heads=1, head_dim=1), 1)
 
 

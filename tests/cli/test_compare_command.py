@@ -61,10 +61,8 @@ def test_with_several_cases_one_must_be_chosen(pagesim, tmp_path):
     measured = tmp_path / "measured.csv"
     measured.write_text("time_s,running,waiting,kv_pct\n0.02,1,0,20\n")
     ended = pagesim("compare", tmp_path / "run", measured)
-    assert (
-        ended.code == 2
-        and "has 2 cases; choose one with --case: contiguous max_model_len first_fit, paged 16" in ended.err
-    )
+    assert (ended.code == 2
+            and "has 2 cases; choose one with --case: contiguous max_model_len first_fit, paged 16" in ended.err)
     assert pagesim("compare", tmp_path / "run", measured, "--case", "paged 16").code == 0
     assert "has no case 'paged 17'" in pagesim("compare", tmp_path / "run", measured, "--case", "paged 17").err
 

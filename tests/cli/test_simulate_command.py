@@ -92,10 +92,8 @@ def test_csv_and_markdown_hold_the_same_cases(pagesim, tmp_path):
 
 def test_two_forms_at_once_are_refused(pagesim, tmp_path):
     ended = pagesim("simulate", write_experiment(tmp_path), "--json", "--format", "csv")
-    assert (
-        ended.code == 2
-        and ended.err == "pagesim: --json and --format csv ask for two forms at once; give one of them\n"
-    )
+    assert (ended.code == 2
+            and ended.err == "pagesim: --json and --format csv ask for two forms at once; give one of them\n")
 
 
 def test_a_run_in_which_nothing_completed_exits_1_with_complete_output(pagesim, tmp_path):
@@ -119,9 +117,8 @@ def test_a_mistake_is_one_message_and_exit_code_2(pagesim, tmp_path):
 
 def test_set_replaces_a_key(pagesim, tmp_path):
     config = write_experiment(tmp_path, allocators=PAGED)
-    document = json.loads(
-        pagesim("simulate", config, "--json", "--set", "allocators.0.block_size=32", "--set", "trace.limit=2").out
-    )
+    document = json.loads(pagesim("simulate", config, "--json", "--set", "allocators.0.block_size=32", "--set",
+                                  "trace.limit=2").out)
     assert document["capacity"]["block_size"] == 32 and document["trace"]["requests"] == 2
 
 

@@ -18,13 +18,8 @@ def pagesim(tmp_path):
     (tmp_path / "bad.yaml").write_text(TEXT + "sead: 0\n")
 
     def run(*arguments):
-        done = subprocess.run(
-            [sys.executable, "-c", "from pagesim.cli.main import main; main()", *arguments],
-            cwd=tmp_path,
-            check=False,
-            capture_output=True,
-            text=True,
-        )
+        done = subprocess.run([sys.executable, "-c", "from pagesim.cli.main import main; main()", *arguments],
+                              cwd=tmp_path, check=False, capture_output=True, text=True)
         return done.returncode, done.stdout, done.stderr
 
     return run
@@ -43,10 +38,8 @@ def test_validate_tells_a_mistake_on_stderr_and_exits_2(pagesim):
 
 
 def test_validate_takes_overrides(pagesim):
-    assert (
-        pagesim("config", "validate", "good.yaml", "--set", "seed=-1", "--set", "sweep={}")[2]
-        == "pagesim: --set seed=-1: seed must be at least 0, got -1\n"
-    )
+    assert (pagesim("config", "validate", "good.yaml", "--set", "seed=-1", "--set", "sweep={}")[2]
+            == "pagesim: --set seed=-1: seed must be at least 0, got -1\n")
 
 
 def test_expand_writes_a_config_for_each_setting(pagesim, tmp_path):
@@ -107,9 +100,8 @@ def test_init_writes_a_config_and_never_over_another(pagesim, tmp_path):
 
 
 def test_size_says_tokens_gib_blocks_and_concurrency_first(pagesim):
-    code, out, err = pagesim(
-        "size", "--model", "llama-3.1-8b", "--set", "memory.num_gpu_blocks_override=2587", "--max-model-len", "32768"
-    )
+    code, out, err = pagesim("size", "--model", "llama-3.1-8b", "--set", "memory.num_gpu_blocks_override=2587",
+                             "--max-model-len", "32768")
     assert (code, err) == (0, "")
     assert out.splitlines()[:3] == [
         "llama-3.1-8b; 131,072 bytes of KV per token on each GPU",
@@ -125,18 +117,13 @@ def test_size_warns_where_not_even_one_full_length_request_fits(pagesim):
     code, out, err = pagesim("size", "--kv-tokens", "23648", "--max-model-len", "29000")
     assert code == 0
     assert "maximum concurrency at 29,000 tokens per request: 0.82x" in out
-    assert err.startswith(
-        
-            "pagesim: warning: not even one full-length request fits: max_model_len is 29,000 tokens, the KV "
-            "cache holds 23,648"
-        
-    )
+    assert err.startswith("pagesim: warning: not even one full-length request fits: max_model_len is 29,000 tokens, "
+                          "the KV cache holds 23,648")
 
 
 def test_size_takes_a_config_and_options_that_change_it(pagesim):
-    code, out, _ = pagesim(
-        "size", "good.yaml", "--block-size", "32", "--prompt-tokens", "50", "--output-tokens", "25", "--json"
-    )
+    code, out, _ = pagesim("size", "good.yaml", "--block-size", "32", "--prompt-tokens", "50", "--output-tokens", "25",
+                           "--json")
     answer = json.loads(out)
     assert code == 0
     assert answer["pools"] == [
@@ -154,8 +141,7 @@ def test_size_takes_a_config_and_options_that_change_it(pagesim):
     ]
     assert answer["request"] == {"prompt_tokens": 50, "output_tokens": 25, "max_tokens": None}
     assert {"rule": "contiguous exact", "slots_each": 74, "at_once": 212, "at_once_buddy": 122} in answer[
-        "reservations"
-    ]
+        "reservations"]
 
 
 def test_size_needs_no_trace(pagesim, tmp_path):
@@ -164,14 +150,8 @@ def test_size_needs_no_trace(pagesim, tmp_path):
 
 
 def test_size_takes_a_vllm_command_line(pagesim):
-    code, out, _ = pagesim(
-        "size",
-        "--gpu",
-        "h200",
-        "--json",
-        "--from-vllm",
-        "vllm serve meta-llama/Llama-3.1-8B --max-model-len 8192 --block-size 32",
-    )
+    code, out, _ = pagesim("size", "--gpu", "h200", "--json", "--from-vllm",
+                           "vllm serve meta-llama/Llama-3.1-8B --max-model-len 8192 --block-size 32")
     answer = json.loads(out)
     assert (code, answer["model"], answer["max_model_len"], answer["pools"][0]["block_size"]) == (
         0,

@@ -34,8 +34,7 @@ def test_figure_2_is_set_up_as_the_paper_says():
     assert len(cases) == 4 * 3
     assert {case.trace.seed for case in cases} == {0, 1, 2}
     assert {(case.trace.kind, case.trace.rate, case.durations, case.max_model_len) for case in cases} == {
-        ("poisson", 2.0, Linear(0.045), 2048)
-    }
+        ("poisson", 2.0, Linear(0.045), 2048)}
     assert cases[0].capacity == Capacity(15_728, 819_200)
     assert cases[3].capacity == Capacity(15_728, 819_200, 983, 16)
 
@@ -69,5 +68,4 @@ def test_what_the_starter_comments_out_are_the_defaults(write):
         return line.replace("# ", "", 1) if any(key in line for key in ("speedup:", "strict:", "warmup_s:")) else line
 
     assert [case.resolved for case in load(write("\n".join(map(uncommented, STARTER.splitlines())))).cases] == [
-        case.resolved for case in load(write(STARTER)).cases
-    ]
+        case.resolved for case in load(write(STARTER)).cases]

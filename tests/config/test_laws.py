@@ -45,16 +45,10 @@ WHOLE = {
     "seed": 3,
 }
 
-anything = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-3, 10**12),
-    st.floats(),
-    st.text(max_size=8),
-    st.sampled_from(["paged", "gpu", "16k", "1e9", "12GiB"]),
-    st.lists(st.integers(0, 3), max_size=2),
-    st.dictionaries(st.sampled_from(["kind", "path", "seed", "x", "<<"]), st.integers(0, 3), max_size=2),
-)
+anything = st.one_of(st.none(), st.booleans(), st.integers(-3, 10**12), st.floats(), st.text(max_size=8),
+                     st.sampled_from(["paged", "gpu", "16k", "1e9", "12GiB"]), st.lists(st.integers(0, 3), max_size=2),
+                     st.dictionaries(st.sampled_from(["kind", "path", "seed", "x", "<<"]), st.integers(0, 3),
+                                     max_size=2))
 
 
 def paths(data, path=()):
@@ -93,8 +87,7 @@ def test_any_config_is_understood_or_refused_with_places(write, data):
         experiment = load(path)
     except ConfigError as error:
         assert all(re.match(re.escape(str(path)) + r":\d+(:\d+)?: ", line) for line in str(error).split("\n")), str(
-            error
-        )
+            error)
     else:
         assert experiment.cases
 
@@ -111,8 +104,7 @@ def test_reading_what_expand_writes_gives_the_same_cases(write):
     again = [case for document in documents for case in load(write(document)).cases]
     assert [case.resolved for case in again] == [case.resolved for case in experiment.cases]
     assert [(case.allocator, case.capacity, case.scheduling, case.durations) for case in again] == [
-        (case.allocator, case.capacity, case.scheduling, case.durations) for case in experiment.cases
-    ]
+        (case.allocator, case.capacity, case.scheduling, case.durations) for case in experiment.cases]
 
 
 @given(st.integers(1, 10**9), st.integers(1, 300))

@@ -40,16 +40,14 @@ def test_the_example_gives_two_contiguous_cases_and_one_for_each_block_size(case
     ]
     kv_bytes = 143_771 * 2**20 * 92 // 100 - 2 * 8_030_261_248
     assert {case.capacity.slots for case in all_cases} == {kv_bytes // 131_072}
-    assert [case.capacity.blocks for case in all_cases[2:]] == [
-        kv_bytes // (131_072 * size) for size in (1, 8, 16, 32, 64, 128, 256)
-    ]
+    assert [case.capacity.blocks for case in all_cases[2:]] == [kv_bytes // (131_072 * size)
+                                                                for size in (1, 8, 16, 32, 64, 128, 256)]
     assert all(case.capacity.blocks is None for case in all_cases[:2])
     assert all_cases[0].allocator == Contiguous("max_model_len", "buddy")
     assert all_cases[4].allocator == Paged(16)
     assert all_cases[0].scheduling == Scheduling(2048, 8192, chunked_prefill=True)
-    assert all_cases[0].durations == Roofline(
-        2 * 8_030_261_248, 131_072, 2 * 8_030_261_248, 4 * 32 * 32 * 128, 4.8e12, 989e12
-    )
+    assert all_cases[0].durations == Roofline(2 * 8_030_261_248, 131_072, 2 * 8_030_261_248, 4 * 32 * 32 * 128, 4.8e12,
+                                              989e12)
     assert (all_cases[0].model, all_cases[0].gpu) == ("llama-3.1-8b", "h200")
 
 
@@ -146,12 +144,8 @@ def test_memory_in_tokens_bytes_or_blocks_becomes_slots(case, memory, allocator,
 
 
 def test_2588_blocks_of_llama_are_5_0546875_gib(case):
-    one = case(
-        
-            "trace: {path: trace.csv}\nmodel: llama-3.1-8b\nmemory: {num_gpu_blocks_override: 2588}\nallocators: "
-            "[{kind: paged}]\n"
-        
-    )
+    one = case("trace: {path: trace.csv}\nmodel: llama-3.1-8b\nmemory: {num_gpu_blocks_override: 2588}\nallocators: "
+               "[{kind: paged}]\n")
     assert one.capacity.bytes == 5.0546875 * GIB
 
 
@@ -178,19 +172,15 @@ def test_counts_are_read_as_people_write_them(case, written, read):
 
 @pytest.mark.parametrize("dtype", ["fp8", "fp8_e4m3", "fp8_e5m2"])
 def test_vllms_names_of_an_fp8_cache_are_one(case, dtype):
-    text = (
-        f"trace: {{path: trace.csv}}\nmodel: llama-3.1-8b\nmemory: "
-        f"{{kv_tokens: 999, kv_cache_dtype: {dtype}}}\nallocators: [{{kind: paged}}]\n"
-    )
+    text = (f"trace: {{path: trace.csv}}\nmodel: llama-3.1-8b\nmemory: "
+            f"{{kv_tokens: 999, kv_cache_dtype: {dtype}}}\nallocators: [{{kind: paged}}]\n")
     assert case(text).capacity.kv_bytes_per_token == 65_536
     assert case(text).resolved["memory"]["kv_cache_dtype"] == "fp8"
 
 
 def test_more_gpus_leave_each_more_memory_for_fewer_bytes_a_token(case):
-    text = (
-        "trace: {path: trace.csv}\nmodel: llama-3.1-70b\nmemory: {gpu: h200, tensor_parallel_size: 4}\n"
-        "allocators: [{kind: paged}]\n"
-    )
+    text = ("trace: {path: trace.csv}\nmodel: llama-3.1-70b\nmemory: {gpu: h200, tensor_parallel_size: 4}\n"
+            "allocators: [{kind: paged}]\n")
     one = case(text)
     assert one.capacity.kv_bytes_per_token == 2 * 80 * 2 * 128 * 2
     assert one.capacity.slots == (143_771 * 2**20 * 92 // 100 - 70_553_706_496 * 2 // 4) // 81_920
@@ -198,19 +188,15 @@ def test_more_gpus_leave_each_more_memory_for_fewer_bytes_a_token(case):
 
 
 def test_other_and_weights_are_taken_off_the_gpus_memory(case):
-    text = (
-        "trace: {path: trace.csv}\nmodel: {kv_bytes_per_token: 1024}\nmemory: {gpu: h200, "
-        "gpu_memory_utilization: 1, weights: 15GiB, other: 2GiB}\n"
-        "max_model_len: 9\nallocators: [{kind: contiguous}]\n"
-    )
+    text = ("trace: {path: trace.csv}\nmodel: {kv_bytes_per_token: 1024}\nmemory: {gpu: h200, "
+            "gpu_memory_utilization: 1, weights: 15GiB, other: 2GiB}\n"
+            "max_model_len: 9\nallocators: [{kind: contiguous}]\n")
     assert case(text).capacity.slots == (143_771 * 2**20 - 17 * GIB) // 1024
 
 
 def test_swap_moves_at_0_8_of_pcie_into_4_gib(case):
-    text = (
-        "trace: {path: trace.csv}\nmodel: llama-3.1-8b\nmemory: {gpu: h200}\nscheduling: {preemption: swap}\n"
-        "allocators: [{kind: paged}]\n"
-    )
+    text = ("trace: {path: trace.csv}\nmodel: llama-3.1-8b\nmemory: {gpu: h200}\nscheduling: {preemption: swap}\n"
+            "allocators: [{kind: paged}]\n")
     one = case(text)
     assert one.scheduling.swap_slots == 4 * GIB // 131_072
     assert one.scheduling.swap_s_per_slot == 131_072 / (0.8 * 64e9)
@@ -223,10 +209,8 @@ def test_swap_moves_at_0_8_of_pcie_into_4_gib(case):
 
 
 def test_without_chunked_prefill_the_budget_takes_the_longest_prompt(case):
-    text = (
-        "trace: {path: trace.csv}\nmemory: {kv_tokens: 99999}\nmax_model_len: 32768\nscheduling: "
-        "{chunked_prefill: false}\nallocators: [{kind: paged}]\n"
-    )
+    text = ("trace: {path: trace.csv}\nmemory: {kv_tokens: 99999}\nmax_model_len: 32768\nscheduling: "
+            "{chunked_prefill: false}\nallocators: [{kind: paged}]\n")
     assert case(text).scheduling.max_num_batched_tokens == 32_768
     assert case(text, "max_model_len=100").scheduling.max_num_batched_tokens == 8192
 
@@ -244,10 +228,8 @@ def test_without_chunked_prefill_the_budget_takes_the_longest_prompt(case):
     ],
 )
 def test_durations_become_the_engines_rules(case, durations, spec):
-    text = (
-        f"trace: {{path: trace.csv}}\nmodel: opt-13b\nmemory: {{kv_tokens: 15728}}\ndurations: {durations}\n"
-        f"allocators: [{{kind: paged}}]\n"
-    )
+    text = (f"trace: {{path: trace.csv}}\nmodel: opt-13b\nmemory: {{kv_tokens: 15728}}\ndurations: {durations}\n"
+            f"allocators: [{{kind: paged}}]\n")
     assert case(text).durations == spec
 
 
@@ -262,10 +244,8 @@ def test_durations_become_the_engines_rules(case, durations, spec):
     ],
 )
 def test_arrivals_become_options_of_the_trace(case, tmp_path, arrivals, options):
-    text = (
-        f"trace: {{path: trace.csv, arrivals: {arrivals}}}\nmemory: {{kv_tokens: 15728}}\nmax_model_len: 9\n"
-        f"allocators: [{{kind: paged}}]\nseed: 5\n"
-    )
+    text = (f"trace: {{path: trace.csv, arrivals: {arrivals}}}\nmemory: {{kv_tokens: 15728}}\nmax_model_len: 9\n"
+            f"allocators: [{{kind: paged}}]\nseed: 5\n")
     assert case(text).trace == TraceOptions(str(tmp_path / "trace.csv"), **options, seed=5)
 
 
@@ -273,12 +253,8 @@ def test_a_local_config_json_is_a_model_found_from_the_configs_directory(case, t
     (tmp_path / "config.json").write_text(
         '{"model_type": "llama", "num_attention_heads": 4, "num_hidden_layers": 2, "hidden_size": 64, "vocab_size": 10}'
     )
-    one = case(
-        
-            "trace: {path: trace.csv}\nmodel: ./config.json\nmemory: {kv_tokens: 15728}\nmax_model_len: 9\n"
-            "allocators: [{kind: paged}]\n"
-        
-    )
+    one = case("trace: {path: trace.csv}\nmodel: ./config.json\nmemory: {kv_tokens: 15728}\nmax_model_len: 9\n"
+               "allocators: [{kind: paged}]\n")
     assert one.capacity.kv_bytes_per_token == 2 * 2 * 4 * 16 * 2
     assert one.resolved["model"] == one.model == str(tmp_path / "config.json")
 
@@ -286,8 +262,7 @@ def test_a_local_config_json_is_a_model_found_from_the_configs_directory(case, t
 def test_an_anchor_and_a_merge_key_stand_for_what_they_name(cases):
     text = MINIMAL.replace(
         "allocators: [{kind: paged}]",
-        "allocators: [&a {kind: paged, block_size: 8}, {<<: *a, reuse: fifo}, {<<: *a, block_size: 32}]",
-    )
+        "allocators: [&a {kind: paged, block_size: 8}, {<<: *a, reuse: fifo}, {<<: *a, block_size: 32}]")
     assert [case.allocator for case in cases(text)] == [Paged(8), Paged(8, "fifo"), Paged(32)]
 
 

@@ -24,10 +24,8 @@ WEIGHTS_S = 2 * 8_030_261_248 / (0.8 * 4.8e12)
 PREFILL_TOKEN_S = 2 * 8_030_261_248 / (0.6 * 989e12)
 ON_H200 = {"step_s": WEIGHTS_S + 32 * 5e-6, "prefill_token_s": PREFILL_TOKEN_S, "sequence_s": 0.0,
            "context_token_s": 32 * 1e-9}
-WAY_OUT = (
-    "measure this model's own tables, pagesim bench-kernel CONFIG --set durations=null -o DIR, or use roofline, "
-    "linear or fixed"
-)
+WAY_OUT = ("measure this model's own tables, pagesim bench-kernel CONFIG --set durations=null -o DIR, or use "
+           "roofline, linear or fixed")
 
 
 @pytest.fixture
@@ -106,27 +104,18 @@ def test_a_path_on_the_command_line_is_relative_to_where_it_is_typed(case, bench
     assert case(ON_GPU, "durations.path=../bench.json").durations.context_token_s == 32 * 1e-9
 
 
-NO_MODEL = (
-    "19: kind measured needs a model of the catalogue or a config.json, for its layers and heads; or use linear "
-    "or fixed"
-)
-NO_GPU = (
-    "19: kind measured needs a GPU, for the part of a step that is not attention: name it in memory or in durations; "
-    "or give both step_s and prefill_token_s, without attention"
-)
+NO_MODEL = ("19: kind measured needs a model of the catalogue or a config.json, for its layers and heads; or use "
+            "linear or fixed")
+NO_GPU = ("19: kind measured needs a GPU, for the part of a step that is not attention: name it in memory or in "
+          "durations; or give both step_s and prefill_token_s, without attention")
 NO_FILE = (
     "35: path {} cannot be read: {}; give the bench.json that pagesim bench-kernel -o DIR writes, relative to this "
-    "config"
-)
+    "config")
 NO_BENCH = f"35: path {{}} is no bench.json as this version of pagesim bench-kernel -o DIR writes it; {WAY_OUT}"
-ANOTHER_SHAPE = (
-    f"35: path 'bench.json' has a fit for 32 query and 8 KV heads of 128 in bf16, and none for {{}} on each GPU; "
-    f"{WAY_OUT}"
-)
-NOT_MLA = (
-    "19: kind measured is for K and V heads, and bench-kernel does not measure the latent of deepseek-v3; use "
-    "roofline, linear or fixed"
-)
+ANOTHER_SHAPE = (f"35: path 'bench.json' has a fit for 32 query and 8 KV heads of 128 in bf16, and none for {{}} on "
+                 f"each GPU; {WAY_OUT}")
+NOT_MLA = ("19: kind measured is for K and V heads, and bench-kernel does not measure the latent of deepseek-v3; use "
+           "roofline, linear or fixed")
 MISTAKES = [
     ({"model": None, "memory": "{kv_tokens: 99999}"}, NO_MODEL),
     ({"model": "{kv_bytes_per_token: 9}", "memory": "{kv_tokens: 99999}"}, NO_MODEL),

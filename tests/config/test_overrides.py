@@ -24,9 +24,8 @@ def test_an_override_makes_the_mappings_on_its_way(cases):
 
 
 def test_a_value_is_yaml(cases):
-    (case,) = cases(
-        TEXT, "allocators=[{kind: paged, reuse: fifo}]", "sweep={}", "memory={num_gpu_blocks_override: 10}", "seed=1e3"
-    )
+    (case,) = cases(TEXT, "allocators=[{kind: paged, reuse: fifo}]", "sweep={}", "memory={num_gpu_blocks_override: 10}",
+                    "seed=1e3")
     assert (case.allocator, case.capacity.blocks, case.trace.seed) == (Paged(16, "fifo"), 10, 1000)
 
 
@@ -104,8 +103,7 @@ def test_mistakes_of_the_command_line_come_after_the_files(problems):
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("none.yaml", "cannot be read: No such file or directory"), (".", "cannot be read: Is a directory")],
-)
+    [("none.yaml", "cannot be read: No such file or directory"), (".", "cannot be read: Is a directory")])
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path, name, message):
     with pytest.raises(ConfigError) as error:
         load(tmp_path / name)

@@ -94,8 +94,7 @@ ONE_MISTAKE = {
     "sweep: {seed: []}": "4:15: sweep over seed must be a list of one value or more, got []",
     "sweep: {sead: [1]}": "4:9: unknown key 'sead'; did you mean 'seed'?",
     "seed: 2024-02-30": (
-        "4:7: YAML 1.1 takes 2024-02-30 for a value of type timestamp, but it is none; put it in quotes",
-        "4:7: seed: must be a whole number, got nothing",
+        "4:7: this is not YAML: 2024-02-30 looks like a timestamp and is none; put it in quotes if it is text"
     ),
     "sweep: {seed: [0, x]}": "4:19: seed: a count must be a whole number, 16k (16,000) or 16K (16,384), got 'x'",
     "sweep: {allocators.2.block_size: [1]}": "4:9: allocators is a list with entries 0 to 1, there is no 2",

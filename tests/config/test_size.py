@@ -71,12 +71,8 @@ def test_reservations_never_exceed_the_longest_sequence():
 def test_what_is_let_in_fits_and_one_more_does_not(slots, prompt_tokens, output_tokens, block_size):
     if slots < block_size:
         return
-    answer = sized(
-        f"memory.kv_tokens={slots}",
-        "max_model_len=4000",
-        f"allocators.1.block_size={block_size}",
-        request=Request(prompt_tokens, output_tokens),
-    )
+    answer = sized(f"memory.kv_tokens={slots}", "max_model_len=4000", f"allocators.1.block_size={block_size}",
+                   request=Request(prompt_tokens, output_tokens))
     for row in answer.reservations:
         room = answer.pools[0].capacity.usable_slots if row.rule.startswith("paged") else slots
         assert row.at_once * row.slots_each <= room < (row.at_once + 1) * row.slots_each
@@ -114,5 +110,4 @@ def test_what_is_wrong_is_told_by_the_flag_that_says_it():
         sized("memory.gpu=h20", "max_model_len=x")
     assert str(error.value) == (
         "--set max_model_len=x: max_model_len: a count must be a whole number, 16k (16,000) or 16K (16,384), got 'x'\n"
-        "--set memory.gpu=h20: unknown GPU 'h20'; did you mean 'h200'?"
-    )
+        "--set memory.gpu=h20: unknown GPU 'h20'; did you mean 'h200'?")

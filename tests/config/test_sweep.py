@@ -30,13 +30,8 @@ def test_any_other_key_concerns_all_and_stands_in_the_names(cases):
 
 
 def test_keys_are_combined_with_one_another(cases):
-    swept = cases(
-        TWO
-        + (
-            "sweep: {seed: [0, 1], allocators.1.block_size: [8, 32], allocators.1.reuse: [lifo, fifo], "
-            "max_model_len: [1024, 2048]}\n"
-        )
-    )
+    swept = cases(TWO + "sweep: {seed: [0, 1], allocators.1.block_size: [8, 32], allocators.1.reuse: [lifo, fifo], "
+                        "max_model_len: [1024, 2048]}\n")
     assert len(swept) == 2 * 2 * (1 + 2 * 2)
     assert len(set(names(swept))) == len(swept)
     assert names(swept)[:6] == [
@@ -54,13 +49,8 @@ def test_a_key_with_one_value_needs_no_place_in_the_names(cases):
 
 
 def test_two_keys_with_the_same_last_word_keep_their_whole_names(cases):
-    swept = cases(
-        TWO
-        + (
-            "durations: {kind: fixed, step_s: 1}\nsweep: {trace.arrivals.kind: [trace, saturate], "
-            "durations.kind: [fixed, linear], seed: [0, 1]}\n"
-        )
-    )
+    swept = cases(TWO + "durations: {kind: fixed, step_s: 1}\nsweep: {trace.arrivals.kind: [trace, saturate], "
+                        "durations.kind: [fixed, linear], seed: [0, 1]}\n")
     assert names(swept)[0] == "contiguous max_model_len buddy trace.arrivals.kind=trace durations.kind=fixed seed=0"
 
 
@@ -81,29 +71,16 @@ def test_cases_are_identical_by_what_they_come_to_not_by_how_they_are_written(ca
 
 
 def test_a_whole_mapping_can_be_swept(cases):
-    swept = cases(
-        TWO
-        + (
-            "sweep: {durations: [{kind: fixed, step_s: 1}, {kind: linear, step_s: 2}], memory: [{kv_tokens: "
-            "9999}, {num_gpu_blocks_override: 500}]}\n"
-        )
-    )
+    swept = cases(TWO + "sweep: {durations: [{kind: fixed, step_s: 1}, {kind: linear, step_s: 2}], "
+                        "memory: [{kv_tokens: 9999}, {num_gpu_blocks_override: 500}]}\n")
     assert [case.capacity.slots for case in swept] == [9999, 9999, 8000, 8000] * 2
     assert len(set(names(swept))) == 8
 
 
 def test_a_swept_value_may_be_all_that_makes_the_config_whole(cases):
-    assert (
-        len(
-            cases(
-                
-                    "trace: {path: trace.csv}\nmax_model_len: 9\nsweep: {memory.kv_tokens: [100, 200]}\nallocators: "
-                    "[{kind: paged}]\n"
-                
-            )
-        )
-        == 2
-    )
+    text = ("trace: {path: trace.csv}\nmax_model_len: 9\nsweep: {memory.kv_tokens: [100, 200]}\n"
+            "allocators: [{kind: paged}]\n")
+    assert len(cases(text)) == 2
 
 
 def test_a_mistake_in_a_swept_value_is_told_at_that_value(problems):

@@ -56,8 +56,7 @@ def test_a_block_size_is_every_paged_allocators():
 
 def test_blocks_win_over_utilization_as_they_do_in_vllm():
     assert keys("--gpu-memory-utilization 0.9 --num-gpu-blocks-override 2587") == {
-        "memory": {"num_gpu_blocks_override": 2587}
-    }
+        "memory": {"num_gpu_blocks_override": 2587}}
 
 
 @pytest.mark.parametrize(

@@ -31,14 +31,10 @@ assert not uncompiled([Paged()])
 
 def blocks_after_one_step(folder, **environment):
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        cwd=folder,
-        capture_output=True,
-        text=True,
+        [sys.executable, "-c", SCRIPT], cwd=folder, capture_output=True, text=True,
         env=os.environ
         | {"PYTHONPATH": str(folder), "PAGESIM_CACHE_DIR": str(folder / "cache"), "NUMBA_DISABLE_JIT": "0"}
-        | environment,
-    )
+        | environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -63,8 +59,7 @@ def test_it_is_compiled_once_and_again_when_a_source_of_it_changes(copy):
 
 def test_plain_python_gives_the_same_and_compiles_nothing(copy):
     assert blocks_after_one_step(copy, NUMBA_DISABLE_JIT="1", PAGESIM_CACHE_DIR=str(copy / "none")).startswith(
-        "not compiled"
-    )
+        "not compiled")
     assert not (copy / "none").exists()
 
 
@@ -79,9 +74,8 @@ def test_what_is_compiled_in_advance_is_found_whatever_the_current_directory_hol
         "assert sum(compiled._LOOPS[compiled.Pool].stats.cache_hits.values()) == 1"
     )
     environment = {"PYTHONPATH": str(used), "PAGESIM_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_DISABLE_JIT": "0"}
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", script], cwd=here, capture_output=True, text=True, env=os.environ | environment
-    )
+    done = subprocess.run([sys.executable, "-P", "-c", script], cwd=here, capture_output=True, text=True,
+                          env=os.environ | environment)
     assert done.stdout.strip() == "not compiled [0, 1, 2]", done.stderr
 
 

@@ -12,11 +12,8 @@ from pagesim.trace import Trace
 
 def busy_run(allocator):
     rng = np.random.default_rng(7)
-    trace = Trace(
-        np.sort(rng.uniform(0, 3, 60)),
-        rng.integers(1, 30, 60).astype(np.int32),
-        rng.integers(1, 40, 60).astype(np.int32),
-    )
+    trace = Trace(np.sort(rng.uniform(0, 3, 60)), rng.integers(1, 30, 60).astype(np.int32),
+                  rng.integers(1, 40, 60).astype(np.int32))
     return Run(trace, allocator, 200, 128, Scheduling(16, 128), Linear(0.05))
 
 

@@ -17,14 +17,12 @@ def cases_of(tmp_path, **options):
 def test_the_first_line_has_tokens_blocks_and_the_concurrency_that_follows_from_them(tmp_path):
     cases = cases_of(tmp_path, kv_tokens=41_392, max_model_len=32_768, allocators=PAGED)
     assert capacity_lines(cases) == [
-        "KV cache: 41,392 tokens, 2,587 blocks of 16; maximum concurrency at 32,768 tokens per request: 1.26x"
-    ]
+        "KV cache: 41,392 tokens, 2,587 blocks of 16; maximum concurrency at 32,768 tokens per request: 1.26x"]
 
 
 def test_bytes_are_named_in_gib_where_the_model_is_known(tmp_path):
-    cases = cases_of(
-        tmp_path, kv_tokens=41_392, max_model_len=32_768, allocators=PAGED, keys="model: {kv_bytes_per_token: 131072}"
-    )
+    cases = cases_of(tmp_path, kv_tokens=41_392, max_model_len=32_768, allocators=PAGED,
+                     keys="model: {kv_bytes_per_token: 131072}")
     assert capacity_lines(cases)[0].startswith("KV cache: 41,392 tokens, 5.05 GiB, 2,587 blocks of 16;")
 
 
@@ -37,20 +35,17 @@ def test_memory_below_one_full_length_request_is_flagged(tmp_path):
     cases = cases_of(tmp_path, kv_tokens=1478 * 16, max_model_len=29_000, allocators=PAGED)
     assert "concurrency at 29,000 tokens per request: 0.82x" in capacity_lines(cases)[0]
     assert size_warnings(cases) == [
-        "warning: not even one full-length request fits: max_model_len is 29,000 tokens, the KV cache holds "
-        "23,648; give it more memory or lower max_model_len"
-    ]
+        "warning: not even one full-length request fits: max_model_len is 29,000 tokens, the KV cache holds 23,648; "
+        "give it more memory or lower max_model_len"]
     assert size_warnings(cases_of(tmp_path, kv_tokens=1952 * 16, max_model_len=20_000, allocators=PAGED)) == []
 
 
 def test_counts_add_up_and_name_their_reasons(tmp_path):
-    config = write_experiment(
-        tmp_path, rows=((0, 20, 5), (0, 0, 3), (1, 70, 1), (1, 9, 0), (2, 10, 2)), allocators=PAGED
-    )
+    config = write_experiment(tmp_path, rows=((0, 20, 5), (0, 0, 3), (1, 70, 1), (1, 9, 0), (2, 10, 2)),
+                              allocators=PAGED)
     (line,) = count_lines(simulate(config).metrics)
     assert line.startswith("trace: plain, 5 rows read = 2 dropped (") and line.endswith(
-        ") + 3 kept = 2 completed + 1 rejected (prompt + output exceeds max_model_len) + 0 unfinished"
-    )
+        ") + 3 kept = 2 completed + 1 rejected (prompt + output exceeds max_model_len) + 0 unfinished")
 
 
 def test_cases_with_other_counts_have_lines_of_their_own(tmp_path):
@@ -64,8 +59,7 @@ def test_where_all_are_rejected_the_smallest_and_the_largest_length_are_named(tm
     config = write_experiment(tmp_path, rows=((0, 20, 5), (1, 300, 12)), max_model_len=16, allocators=PAGED)
     (warning,) = result_warnings(simulate(config).metrics)
     assert (
-        "all 2 requests were rejected; prompt + output is 25 tokens in the smallest and 312 in the largest" in warning
-    )
+        "all 2 requests were rejected; prompt + output is 25 tokens in the smallest and 312 in the largest" in warning)
     assert "max_model_len is 16" in warning
 
 
@@ -83,8 +77,7 @@ def test_a_run_ended_by_until_s_says_so(tmp_path):
     ],
 )
 def test_what_is_read_but_not_simulated_is_said(tmp_path, column, value, sentence):
-    config = write_experiment(
-        tmp_path, rows=((0, 20, 5, value),), columns=f"arrival_s,prompt_tokens,output_tokens,{column}", allocators=PAGED
-    )
+    config = write_experiment(tmp_path, rows=((0, 20, 5, value),),
+                              columns=f"arrival_s,prompt_tokens,output_tokens,{column}", allocators=PAGED)
     (note,) = result_warnings(simulate(config).metrics)
     assert note.startswith("note:") and sentence in note

@@ -58,11 +58,7 @@ def test_a_worker_that_dies_costs_its_own_case_only(tmp_path):
     ran = run_experiment(dataclasses.replace(experiment, cases=cases), jobs=2)
     assert len(ran.metrics["cases"]) == 3
     assert ran.metrics["failed"] == [
-        {
-            "name": deadly.name,
-            "error": "its process ended with exit code 7; what it wrote above is the reason",
-        }
-    ]
+        {"name": deadly.name, "error": "its process ended with exit code 7; what it wrote above is the reason"}]
 
 
 def test_resume_takes_finished_cases_and_runs_the_rest(tmp_path, monkeypatch):

@@ -10,9 +10,8 @@ def run(case, kernel, *, plan=None, out=None):
     if plan is None:
         plan = plan_decode(case.q, case.k_cache, case.lengths, kernel=kernel, **case.options)
     out = case.poisoned_out() if out is None else out
-    paged_decode(
-        case.q, case.k_cache, case.v_cache, case.block_table, case.lengths_tensor(), plan, out=out, **case.options
-    )
+    paged_decode(case.q, case.k_cache, case.v_cache, case.block_table, case.lengths_tensor(), plan, out=out,
+                 **case.options)
     return out
 
 

@@ -39,18 +39,9 @@ from pagesim.kernels.dispatch import paged_decode, plan_decode
     ],
 )
 def test_the_hopper_kernel_is_right_for_ragged_lengths(hopper, block_size, layout, dtype, heads, q_len, head_dim):
-    case = make_case(
-        RAGGED,
-        num_q_heads=heads[0],
-        num_kv_heads=heads[1],
-        head_dim=head_dim,
-        q_len=q_len,
-        dtype=getattr(torch, dtype),
-        block_size=block_size,
-        layout=layout,
-        device="cuda",
-        seed=block_size + q_len,
-    )
+    case = make_case(RAGGED, num_q_heads=heads[0], num_kv_heads=heads[1], head_dim=head_dim, q_len=q_len,
+                     dtype=getattr(torch, dtype), block_size=block_size, layout=layout, device="cuda",
+                     seed=block_size + q_len)
     check(case, run(case, "hopper"))
 
 
@@ -73,18 +64,8 @@ def test_the_hopper_kernel_is_right_for_ragged_lengths(hopper, block_size, layou
 )
 @pytest.mark.parametrize("q_len", [1, 4])
 def test_the_general_kernel_is_right_for_ragged_lengths(block_size, group, head_dim, dtype, layout, q_len):
-    case = make_case(
-        RAGGED,
-        num_q_heads=2 * group,
-        num_kv_heads=2,
-        head_dim=head_dim,
-        q_len=q_len,
-        dtype=getattr(torch, dtype),
-        block_size=block_size,
-        layout=layout,
-        device="cuda",
-        seed=group,
-    )
+    case = make_case(RAGGED, num_q_heads=2 * group, num_kv_heads=2, head_dim=head_dim, q_len=q_len,
+                     dtype=getattr(torch, dtype), block_size=block_size, layout=layout, device="cuda", seed=group)
     check(case, run(case, "general"))
 
 
@@ -101,62 +82,35 @@ def test_the_general_kernel_is_right_for_ragged_lengths(block_size, group, head_
     ],
 )
 def test_the_general_kernel_is_right_with_windows_soft_caps_and_an_fp8_cache(window, softcap, scales, cache):
-    case = make_case(
-        RAGGED,
-        num_q_heads=8,
-        num_kv_heads=2,
-        head_dim=128,
-        q_len=3,
-        dtype=torch.bfloat16,
-        window=window,
-        softcap=softcap,
-        k_scale=scales[0],
-        v_scale=scales[1],
-        cache_dtype=cache and getattr(torch, cache),
-        device="cuda",
-    )
+    case = make_case(RAGGED, num_q_heads=8, num_kv_heads=2, head_dim=128, q_len=3, dtype=torch.bfloat16, window=window,
+                     softcap=softcap, k_scale=scales[0], v_scale=scales[1], cache_dtype=cache and getattr(torch, cache),
+                     device="cuda")
     check(case, run(case, "general"))
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel, block_size", [("hopper", 16), ("hopper", 8), ("general", 16)])
-@pytest.mark.parametrize(
-    "lengths", [[40_000], [33_000, 17, 20_000], [3000] * 40, [700] * 132, [9000, 9000, 5, 1], [2500] * 9]
-)
+@pytest.mark.parametrize("lengths",
+                         [[40_000], [33_000, 17, 20_000], [3000] * 40, [700] * 132, [9000, 9000, 5, 1], [2500] * 9])
 def test_rows_cut_into_few_and_many_parts_merge_right(hopper, kernel, block_size, lengths):
-    case = make_case(
-        lengths,
-        num_q_heads=32,
-        num_kv_heads=8,
-        head_dim=128,
-        dtype=torch.bfloat16,
-        block_size=block_size,
-        device="cuda",
-    )
+    case = make_case(lengths, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, block_size=block_size,
+                     device="cuda")
     check(case, run(case, kernel))
 
 
 @pytest.mark.gpu
 def test_a_row_whose_last_part_only_later_queries_see_merges_right(hopper):
     for length in (16 * 131 * 2 + 2, 16 * 131 * 2 + 1, 40_001):
-        case = make_case(
-            [length], num_q_heads=32, num_kv_heads=8, head_dim=128, q_len=4, dtype=torch.bfloat16, device="cuda"
-        )
+        case = make_case([length], num_q_heads=32, num_kv_heads=8, head_dim=128, q_len=4, dtype=torch.bfloat16,
+                         device="cuda")
         check(case, run(case, "hopper"))
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel", ["hopper", "general"])
 def test_queries_that_see_nothing_get_zeros_among_hundreds_of_empty_sequences(hopper, kernel):
-    case = make_case(
-        [0] * 300 + [5] + [0] * 300 + [2],
-        num_q_heads=32,
-        num_kv_heads=8,
-        head_dim=128,
-        q_len=4,
-        dtype=torch.bfloat16,
-        device="cuda",
-    )
+    case = make_case([0] * 300 + [5] + [0] * 300 + [2], num_q_heads=32, num_kv_heads=8, head_dim=128, q_len=4,
+                     dtype=torch.bfloat16, device="cuda")
     out = run(case, kernel)
     check(case, out)
     assert (out[0] == 0).all() and (out[-1, :2] == 0).all() and (out[-1, 2:] != 0).any()
@@ -165,15 +119,8 @@ def test_queries_that_see_nothing_get_zeros_among_hundreds_of_empty_sequences(ho
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel, block_size", [("hopper", 16), ("hopper", 64), ("hopper", 8), ("general", 16)])
 def test_no_entry_behind_a_sequences_end_is_followed(hopper, kernel, block_size):
-    case = make_case(
-        RAGGED,
-        num_q_heads=32,
-        num_kv_heads=8,
-        head_dim=128,
-        dtype=torch.bfloat16,
-        block_size=block_size,
-        device="cuda",
-    )
+    case = make_case(RAGGED, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, block_size=block_size,
+                     device="cuda")
     table = torch.where(case.block_table == 0, torch.iinfo(torch.int32).max, case.block_table)
     assert torch.equal(run(replace(case, block_table=table), kernel), run(case, kernel))
 
@@ -207,15 +154,8 @@ def test_blocks_at_the_end_of_a_pool_past_2_to_the_31_and_32_elements_are_read_r
     free, _ = torch.cuda.mem_get_info()
     if free < 4 * elements * 2.2:
         pytest.skip(f"needs {4 * elements * 2.2 / 1e9:.0f} GB of free GPU memory, {free / 1e9:.0f} are free")
-    small = make_case(
-        [1000, 17, 300],
-        num_q_heads=32,
-        num_kv_heads=num_kv_heads,
-        head_dim=head_dim,
-        dtype=torch.bfloat16,
-        block_size=block_size,
-        device="cuda",
-    )
+    small = make_case([1000, 17, 300], num_q_heads=32, num_kv_heads=num_kv_heads, head_dim=head_dim,
+                      dtype=torch.bfloat16, block_size=block_size, device="cuda")
     num_blocks = elements // (block_size * num_kv_heads * head_dim) + 2 * len(small.k_cache)
     shift = num_blocks - len(small.k_cache)
     caches = []
@@ -230,25 +170,15 @@ def test_blocks_at_the_end_of_a_pool_past_2_to_the_31_and_32_elements_are_read_r
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(
-    "kernel, layout, block_size", list(itertools.product(["hopper", "general"], ["NHD", "HND"], [16, 8]))
-)
+@pytest.mark.parametrize("kernel, layout, block_size",
+                         list(itertools.product(["hopper", "general"], ["NHD", "HND"], [16, 8])))
 def test_a_strided_pool_of_interleaved_layers_is_read_right(hopper, kernel, layout, block_size):
-    case = make_case(
-        RAGGED,
-        num_q_heads=32,
-        num_kv_heads=8,
-        head_dim=128,
-        dtype=torch.bfloat16,
-        layout=layout,
-        block_size=block_size,
-        device="cuda",
-    )
+    case = make_case(RAGGED, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, layout=layout,
+                     block_size=block_size, device="cuda")
     blocks, *inner = case.k_cache.shape
     packed = torch.full((blocks, 3, 2, *inner), float("nan"), dtype=torch.bfloat16, device="cuda")
     packed[:, 1, 0], packed[:, 1, 1] = case.k_cache, case.v_cache
     plan = plan_decode(case.q, packed[:, 1, 0], case.lengths, kernel=kernel, layout=layout)
-    out = paged_decode(
-        case.q, packed[:, 1, 0], packed[:, 1, 1], case.block_table, case.lengths_tensor(), plan, layout=layout
-    )
+    out = paged_decode(case.q, packed[:, 1, 0], packed[:, 1, 1], case.block_table, case.lengths_tensor(), plan,
+                       layout=layout)
     check(case, out)

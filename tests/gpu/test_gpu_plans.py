@@ -67,9 +67,8 @@ def test_a_replayed_graph_follows_changed_lengths_tables_and_plans(hopper, kerne
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel", ["hopper", "general"])
 def test_stale_plan_entries_counters_and_partials_are_never_read(hopper, kernel):
-    case = make_case(
-        [4000, 3, 900, 0], num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda"
-    )
+    case = make_case([4000, 3, 900, 0], num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16,
+                     device="cuda")
     plan = plan_decode(case.q, case.k_cache, case.lengths, kernel=kernel, layout="NHD")
     if kernel == "hopper":
         plan.buffer.ints.fill_(-7)
@@ -87,22 +86,13 @@ def test_stale_plan_entries_counters_and_partials_are_never_read(hopper, kernel)
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel", ["hopper", "general"])
 def test_two_updates_without_a_wait_leave_each_launch_its_own_plan(hopper, kernel):
-    a = make_case(
-        [3000] * 16, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda", seed=1
-    )
-    b = make_case(
-        [20_000, 7] + [0] * 14,
-        num_q_heads=32,
-        num_kv_heads=8,
-        head_dim=128,
-        dtype=torch.bfloat16,
-        device="cuda",
-        seed=2,
-    )
+    a = make_case([3000] * 16, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda",
+                  seed=1)
+    b = make_case([20_000, 7] + [0] * 14, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16,
+                  device="cuda", seed=2)
     plan = plan_decode(a.q, a.k_cache, a.lengths, kernel=kernel, capacity_tokens=48_000, layout="NHD")
-    arguments = [
-        (c.q, c.k_cache, c.v_cache, c.block_table, c.lengths_tensor(), c.poisoned_out(), c) for c in (a, b) * 10
-    ]
+    arguments = [(c.q, c.k_cache, c.v_cache, c.block_table, c.lengths_tensor(), c.poisoned_out(), c)
+                 for c in (a, b) * 10]
     torch.cuda.synchronize()
     for q, k, v, table, lengths, out, case in arguments:
         plan.update(case.lengths)
@@ -114,22 +104,14 @@ def test_two_updates_without_a_wait_leave_each_launch_its_own_plan(hopper, kerne
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel", ["hopper", "general"])
 def test_a_row_alone_and_in_a_batch_differ_by_rounding_only(hopper, kernel):
-    batch = make_case(
-        [5000, 300, 2000, 64], num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda"
-    )
+    batch = make_case([5000, 300, 2000, 64], num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16,
+                      device="cuda")
     out = run(batch, kernel)
     for seq in range(4):
         lengths = batch.lengths[seq : seq + 1]
         plan = plan_decode(batch.q[seq : seq + 1], batch.k_cache, lengths, kernel=kernel, layout="NHD")
-        alone = paged_decode(
-            batch.q[seq : seq + 1],
-            batch.k_cache,
-            batch.v_cache,
-            batch.block_table[seq : seq + 1],
-            batch.lengths_tensor()[seq : seq + 1],
-            plan,
-            layout="NHD",
-        )
+        alone = paged_decode(batch.q[seq : seq + 1], batch.k_cache, batch.v_cache, batch.block_table[seq : seq + 1],
+                             batch.lengths_tensor()[seq : seq + 1], plan, layout="NHD")
         torch.testing.assert_close(alone[0].float(), out[seq].float(), rtol=0.02, atol=1e-3)
 
 

@@ -35,18 +35,9 @@ def flat(rows, q_lens):
 def run(case, q_lens, kernel, *, k_cache=None, v_cache=None):
     q = flat(case.q, q_lens)
     first = torch.tensor([0, *q_lens], dtype=torch.int32).cumsum(0, dtype=torch.int32).to(q.device)
-    out = paged_prefill(
-        q,
-        case.k_cache if k_cache is None else k_cache,
-        case.v_cache if v_cache is None else v_cache,
-        case.block_table,
-        case.lengths_tensor(),
-        first,
-        max(q_lens),
-        out=torch.full_like(q, float("nan")),
-        kernel=kernel,
-        **case.options,
-    )
+    out = paged_prefill(q, case.k_cache if k_cache is None else k_cache, case.v_cache if v_cache is None else v_cache,
+                        case.block_table, case.lengths_tensor(), first, max(q_lens),
+                        out=torch.full_like(q, float("nan")), kernel=kernel, **case.options)
     return compare(out, flat(case.expected(), q_lens))
 
 
@@ -61,18 +52,8 @@ def check(case, q_lens, kernel, **caches):
 def test_ragged_chunks_behind_prefixes_are_right(request, kernel, block_size, layout, dtype, group, head_dim):
     if kernel == "hopper":
         request.getfixturevalue("hopper")
-    case = make_case(
-        LENGTHS,
-        q_len=max(Q_LENS),
-        num_q_heads=2 * group,
-        num_kv_heads=2,
-        head_dim=head_dim,
-        dtype=getattr(torch, dtype),
-        block_size=block_size,
-        layout=layout,
-        device="cuda",
-        seed=block_size,
-    )
+    case = make_case(LENGTHS, q_len=max(Q_LENS), num_q_heads=2 * group, num_kv_heads=2, head_dim=head_dim,
+                     dtype=getattr(torch, dtype), block_size=block_size, layout=layout, device="cuda", seed=block_size)
     check(case, Q_LENS, kernel)
 
 

@@ -14,16 +14,8 @@ from pagesim.kernels.dispatch import paged_decode, plan_decode, why_general
 
 
 def decode(case, plan):
-    return paged_decode(
-        case.q,
-        case.k_cache,
-        case.v_cache,
-        case.block_table,
-        case.lengths_tensor(),
-        plan,
-        out=case.poisoned_out(),
-        **case.options,
-    )
+    return paged_decode(case.q, case.k_cache, case.v_cache, case.block_table, case.lengths_tensor(), plan,
+                        out=case.poisoned_out(), **case.options)
 
 
 def test_the_rule_says_why_the_general_kernel_runs(device):
@@ -40,14 +32,11 @@ def test_the_rule_says_why_the_general_kernel_runs(device):
     ((8, 6), True, "compute capability is 8.6, not 9.0"),
     ((9, 0), False, "older than 3.6"),
 ])
-def test_the_rule_asks_for_the_gpu_and_the_triton_that_the_hopper_kernels_need(
-    monkeypatch, capability, has_gluon, reason
-):
+def test_the_rule_asks_for_the_gpu_and_the_triton_that_the_hopper_kernels_need(monkeypatch, capability, has_gluon,
+                                                                               reason):
     monkeypatch.setattr(dispatch, "_device", lambda index: (capability, 132))
     monkeypatch.setattr(dispatch, "HAS_GLUON", has_gluon)
-    q = SimpleNamespace(
-        device=SimpleNamespace(type="cuda", index=0), dtype=torch.bfloat16, shape=(64, 1, 32, 128)
-    )
+    q = SimpleNamespace(device=SimpleNamespace(type="cuda", index=0), dtype=torch.bfloat16, shape=(64, 1, 32, 128))
     found = why_general(q, torch.empty(2, 16, 8, 128, dtype=torch.bfloat16), np.full(64, 4096), layout="NHD")
     assert found is reason is None or reason in found
 

@@ -11,8 +11,7 @@ from pagesim.kernels import plan as p
 H200_SMS = 132
 
 batches = st.lists(st.one_of(st.integers(0, 40), st.integers(0, 3000)), max_size=60).map(
-    lambda x: np.array(x, np.int64)
-)
+    lambda x: np.array(x, np.int64))
 ctas = st.integers(1, 140)
 
 

@@ -25,18 +25,15 @@ def test_the_relative_difference_leads_from_a_to_b(a, b):
     assert a * (1 + relative(a, b)) == pytest.approx(b)
 
 
-@pytest.mark.parametrize(
-    "a, b, expected", [(None, 1, None), (1, None, None), (0, 1, None), (0, 0, 0.0), (2, 3, 0.5), (-2, -3, -0.5)]
-)
+@pytest.mark.parametrize("a, b, expected",
+                         [(None, 1, None), (1, None, None), (0, 1, None), (0, 0, 0.0), (2, 3, 0.5), (-2, -3, -0.5)])
 def test_a_relative_difference_exists_only_where_it_means_something(a, b, expected):
     assert relative(a, b) == expected
 
 
 def test_every_number_is_compared_and_no_text():
-    rows = compare_cases(
-        {"name": "x", "utilization": 0.5, "allocator": {"kind": "paged", "block_size": 16}},
-        {"name": "y", "utilization": 0.25, "allocator": {"kind": "paged", "block_size": 32}},
-    )
+    rows = compare_cases({"name": "x", "utilization": 0.5, "allocator": {"kind": "paged", "block_size": 16}},
+                         {"name": "y", "utilization": 0.25, "allocator": {"kind": "paged", "block_size": 32}})
     assert [(row["figure"], row["relative"]) for row in rows] == [
         ("utilization_share", -0.5),
         ("allocator.block_size", 1.0),
@@ -59,8 +56,7 @@ def test_a_measured_timeline_is_read_by_its_usual_names_in_its_units(tmp_path):
     measured = read_measured(path)
     assert measured.running.tolist() == [5, 16] and measured.block_use == pytest.approx([0.1322, 0.397])
     path.write_text(
-        "time_ms,vllm:num_requests_running,vllm:num_requests_waiting,vllm:kv_cache_usage_perc\n500,1,0,0.25\n"
-    )
+        "time_ms,vllm:num_requests_running,vllm:num_requests_waiting,vllm:kv_cache_usage_perc\n500,1,0,0.25\n")
     assert read_measured(path) == Gauges(*[pytest.approx(value) for value in (0.5, 1, 0, 0.25)])
 
 

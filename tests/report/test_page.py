@@ -140,11 +140,8 @@ def test_a_million_requests_or_a_dozen_cases_stay_below_two_megabytes(tmp_path):
     run = make_run(tmp_path, allocators="[{kind: paged}]", keys=sweep)
     rng = np.random.default_rng(0)
     steps, units = 1000, 20_000
-    changes = [
-        [step, int(unit), 1, int(owner)]
-        for step in range(steps)
-        for unit, owner in zip(rng.integers(0, units, 50), rng.integers(0, 500, 50) + step)
-    ]
+    changes = [[step, int(unit), 1, int(owner)] for step in range(steps)
+               for unit, owner in zip(rng.integers(0, units, 50), rng.integers(0, 500, 50) + step)]
     events = {
         "unit_slots": 1,
         "num_units": units,

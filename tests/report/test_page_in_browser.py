@@ -76,13 +76,8 @@ def opened(page: str, folder: Path) -> tuple[dict, list[str]]:
     """What the driver saw in the page, and what the browser's console said."""
     path = folder / "driven.html"
     path.write_text(page.replace("</body>", DRIVER + "</body>"), encoding="utf-8")
-    done = subprocess.run(
-        [CHROMIUM, *FLAGS, f"--user-data-dir={folder / 'profile'}", path.as_uri()],
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=120,
-    )
+    done = subprocess.run([CHROMIUM, *FLAGS, f"--user-data-dir={folder / 'profile'}", path.as_uri()],
+                          capture_output=True, check=False, text=True, timeout=120)
     found = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, re.DOTALL)
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     assert found, f"the page's scripts did not come to their end: {console or done.stderr[-2000:]}"
@@ -128,9 +123,8 @@ def test_the_table_at_a_glance_holds_the_figures_of_metrics_json(run, seen):
 def test_keys_read_the_ledger_stretch_by_stretch_as_the_timeline_has_it(run, seen):
     for shown in seen[0]["load"]:
         name = shown["label"].split(": ledger")[0]
-        folder = next(
-            path.parent for path in run.glob("cases/*/timeline.csv") if path.parent.name == name.replace(" ", "+")
-        )
+        folder = next(path.parent for path in run.glob("cases/*/timeline.csv")
+                      if path.parent.name == name.replace(" ", "+"))
         with open(folder / "timeline.csv", newline="") as file:
             rows = list(csv.DictReader(file))
         for text, row in ((shown["first"], rows[0]), (shown["second"], rows[1]), (shown["last"], rows[-1])):
@@ -147,8 +141,7 @@ def test_keys_read_the_owner_of_every_address(run, seen):
         recorded = cases[shown["label"].split(": which")[0]].ownership()
         for text in (shown["first"], shown["second"], shown["last"]):
             step, unit, owner = re.match(
-                r"step ([\d,]+) at [\d.,]+ s, (?:slot|block) ([\d,]+).*: (free|request [\d,]+)$", text
-            ).groups()
+                r"step ([\d,]+) at [\d.,]+ s, (?:slot|block) ([\d,]+).*: (free|request [\d,]+)$", text).groups()
             expected = int(recorded.owners_at(int(step))[int(unit)])
             assert owner == ("free" if expected < 0 else f"request {expected}")
     assert any("request" in shown["second"] for shown in seen[0]["map"])

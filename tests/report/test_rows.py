@@ -13,9 +13,8 @@ from pagesim.trace import Trace
 
 
 def run_of(arrival_s, prompt, output):
-    trace = Trace(
-        np.array(arrival_s, dtype=np.float64), np.array(prompt, dtype=np.int32), np.array(output, dtype=np.int32)
-    )
+    trace = Trace(np.array(arrival_s, dtype=np.float64), np.array(prompt, dtype=np.int32),
+                  np.array(output, dtype=np.int32))
     return trace, simulate(trace, Paged(16), 96, 64, Scheduling(), Linear(0.25))
 
 
@@ -53,11 +52,9 @@ def test_every_request_has_its_row_also_beyond_one_chunk():
 
 def test_the_parts_of_a_timeline_row_sum_to_the_capacity_and_its_duration_is_covered():
     trace, result = run_of([0, 0.1, 5], [16, 30, 20], [30, 4, 9])
-    rows = [
-        {key: float(value) for key, value in row.items()} for row in csv.DictReader(timeline_lines(result.timeline, 96))
-    ]
+    rows = [{key: float(value) for key, value in row.items()}
+            for row in csv.DictReader(timeline_lines(result.timeline, 96))]
     assert rows and all(abs(sum(row[f"mean_{part}_slots"] for part in PARTS) - 96) < 1e-9 for row in rows)
-    assert all(
-        abs(row["block_use_share"] * 96 - sum(row[f"mean_{part}_slots"] for part in PARTS[:4])) < 1e-9 for row in rows
-    )
+    assert all(abs(row["block_use_share"] * 96 - sum(row[f"mean_{part}_slots"] for part in PARTS[:4])) < 1e-9
+               for row in rows)
     assert abs(sum(row["duration_s"] for row in rows) - 0.25 * result.counters.steps) < 1e-9

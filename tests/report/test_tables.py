@@ -64,9 +64,8 @@ def test_external_fragmentation_is_left_out_where_every_case_is_paged(document):
 
 def test_a_rare_figure_is_shown_where_some_case_has_it(tmp_path, document):
     assert not any(row[0] == "recomputed tokens" for row in sheets(document)[0].rows)
-    config = write_experiment(
-        tmp_path, rows=((0, 16, 30), (0, 16, 30)), kv_tokens=80, allocators="[{kind: paged, block_size: 16}]"
-    )
+    config = write_experiment(tmp_path, rows=((0, 16, 30), (0, 16, 30)), kv_tokens=80,
+                              allocators="[{kind: paged, block_size: 16}]")
     case = simulate(config).metrics["cases"][0]
     rows = {row[0]: row[1:] for row in sheets({"cases": [case]})[0].rows}
     assert case["preemptions"] > 0 and rows["recomputed tokens"] == (f"{case['recomputed_tokens']:,}",)
@@ -99,7 +98,6 @@ def test_markdown_has_as_many_cells_in_every_row(document):
 
 
 @pytest.mark.parametrize(
-    "value, text", [(None, "–"), (0.0, "0"), (1234567.8, "1,234,568"), (12.3456, "12.35"), (0.000123456, "0.0001235")]
-)
+    "value, text", [(None, "–"), (0.0, "0"), (1234567.8, "1,234,568"), (12.3456, "12.35"), (0.000123456, "0.0001235")])
 def test_numbers_have_four_significant_digits(value, text):
     assert number(value) == text
