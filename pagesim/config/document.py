@@ -10,6 +10,9 @@ from pagesim.errors import ConfigError
 
 Path = tuple[str | int, ...]
 
+# No experiment has so many; a few aliases (*) of aliases make billions, which would fill the machine's memory.
+_MOST_VALUES = 100_000
+
 
 class Place(NamedTuple):
     """Where something stands, and in which order to report it: ``bad.yaml:8:5``, or ``--set seed=x``."""
@@ -105,10 +108,10 @@ def parse(text: str, name: str, *, one_place: bool = False) -> Document:
     ``1e9``, which YAML 1.1 takes for text, is read as the number.
 
     Raises:
-        ConfigError: not YAML at all.
+        ConfigError: not YAML at all, too deep or too much.
     """
-    loader = yaml.SafeLoader(text)
     try:
+        loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
         document = Document()
         if root is not None:
@@ -120,8 +123,8 @@ def parse(text: str, name: str, *, one_place: bool = False) -> Document:
         raise ConfigError(f"{where}: this is not YAML: {error.problem}") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{name}: this is not YAML: {str(error).splitlines()[0]}") from None
-    finally:
-        loader.dispose()
+    except RecursionError:
+        raise ConfigError(f"{name}: lists and mappings lie too deep in each other to be read") from None
 
 
 class _Reader:
@@ -140,6 +143,8 @@ class _Reader:
 
     def read(self, node: yaml.Node, path: Path) -> Any:
         self.document.values[path] = self.place(node)
+        if len(self.document.values) > _MOST_VALUES:
+            raise ConfigError(f"{self.name}: more than {_MOST_VALUES:,} values; aliases (*) count each time")
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node)
         if id(node) in self.open:
@@ -181,4 +186,9 @@ class _Reader:
                 self.problem(node, f"YAML 1.1 reads {node.value} as a number to base 60; write plain seconds")
             if re.fullmatch(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+", node.value):
                 return float(node.value)
-        return self.loader.construct_object(node, deep=True)
+        try:
+            return self.loader.construct_object(node, deep=True)
+        except ValueError:
+            looks_like = node.tag.rsplit(":", 1)[-1]
+            problem = f"{node.value} looks like a {looks_like} and is none; put it in quotes if it is text"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from None

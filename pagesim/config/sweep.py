@@ -42,7 +42,9 @@ def variants(document: Document) -> Iterator[Variant | Problem]:
 
 def _swept(document: Document, base: Document) -> Iterator[tuple[str, Problem | None]]:
     """The keys of the sweep, each with what is wrong with it."""
-    sweep = document.data.get("sweep") or {}
+    sweep = document.data.get("sweep")
+    if sweep is None:
+        return
     if not isinstance(sweep, dict):
         yield "", Problem(document.place(("sweep",)), f"sweep must map keys to lists of values, got {shown(sweep)}")
         return
