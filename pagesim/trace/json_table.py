@@ -101,7 +101,7 @@ def _object(line: bytes, where: str) -> dict:
     shown = line.decode("utf-8", "replace").strip()[:60]
     try:
         value = json.loads(line)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and lists as deep
         raise TraceError(f"{where}: not a JSON object on one line ({error}): {shown!r}; "
                          "a JSON trace has one object a line") from None
     if not isinstance(value, dict):

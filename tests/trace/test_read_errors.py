@@ -103,7 +103,8 @@ def test_a_json_row_without_a_key_is_named(tmp_path):
 
 @pytest.mark.parametrize(("line", "start"), [
     ('{"arrival_s": 0,', "not a JSON object on one line"), ("[1, 2]", "not a JSON object: '[1, 2]'; a JSON trace has one object a line"),
-    ("0,1,2", "not a JSON object on one line")])
+    ("0,1,2", "not a JSON object on one line"), ('{"a": ' + "9" * 5000 + "}", "not a JSON object on one line"),
+    ('{"a": ' + "[" * 100_000, "not a JSON object on one line")])
 def test_a_line_that_is_no_json_object_is_named(tmp_path, line, start):
     path = write(tmp_path, '{"arrival_s": 0, "prompt_tokens": 1, "output_tokens": 2}\n' + line + "\n")
     assert complaint(path).startswith(f":2: {start}")
