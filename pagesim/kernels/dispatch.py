@@ -22,11 +22,10 @@ from pagesim.errors import InputError
 from pagesim.kernels import decode as general
 from pagesim.kernels.pool import Geometry, geometry
 from pagesim.kernels.prefill import prefill as general_prefill
-from pagesim.kernels.split import Split, item_tokens, most_items, split
+from pagesim.kernels.split import Split, item_tokens, most_items, num_sms, split
 
 KERNELS = ("hopper", "general")
 HAS_GLUON = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 6)  # the dialect as Hopper's use it
-CPU_SMS = 8  # what the interpreter plans for, so that it meets cut sequences too
 MIN_HOPPER_TILES = 8  # tiles for each SM below which starting the ring and merging cost more than streaming saves
 MIN_HOPPER_QUERIES = 512  # below which the general prefill kernel is as fast
 MIN_QUERIES_A_SEQUENCE = 80  # on average, below which too many of the 128 rows that Hopper's takes at a time are empty
@@ -43,11 +42,12 @@ class GeneralPlan:
 
     kernel = "general"
 
-    def __init__(self, q: torch.Tensor, num_kv_heads: int, lengths: np.ndarray, num_sms: int, window: int | None,
+    def __init__(self, q: torch.Tensor, num_kv_heads: int, lengths: np.ndarray, window: int | None,
                  capacity_tokens: int | None):
-        self._shape, self._num_kv_heads, self._num_sms, self._window = q.shape, num_kv_heads, num_sms, window
+        self._shape, self._num_kv_heads, self._num_sms, self._window = q.shape, num_kv_heads, num_sms(q.device), window
         self.capacity_tokens = max(int(np.sum(lengths)), capacity_tokens or 0)
-        self._pad = most_items(len(lengths), self.capacity_tokens, num_kv_heads, num_sms) if capacity_tokens else 0
+        self._pad = (most_items(len(lengths), self.capacity_tokens, num_kv_heads, self._num_sms) if capacity_tokens
+                     else 0)
         self.split = self._cut(lengths, q.device)
         num_parts = self._pad or self.split.num_parts
         self.workspace = general.make_workspace(num_parts, *q.shape[1:], q.device)
@@ -78,70 +78,60 @@ class GeneralPlan:
         self.split.cuts.copy_(new.cuts, non_blocking=True)
 
 
-@cache
-def _device(index: int | None) -> tuple[tuple[int, int], int]:
-    """Compute capability and SMs of a CUDA device."""
-    properties = torch.cuda.get_device_properties(index)
-    return (properties.major, properties.minor), properties.multi_processor_count
+_capability = cache(torch.cuda.get_device_capability)
 
 
-def _why_not_hopper(q: torch.Tensor, k_cache: torch.Tensor, pool: Geometry, window: int | None, softcap: float | None,
-                    k_scale: float, v_scale: float) -> str | None:
+def _why_not_hopper(q: torch.Tensor, k_cache: torch.Tensor, pool: Geometry, *, window: int | None = None,
+                    softcap: float | None = None, k_scale: float = 1.0, v_scale: float = 1.0) -> str | None:
     """What keeps a call from both Hopper kernels."""
     if q.device.type != "cuda":
         return f"the device is {q.device.type}"
-    capability, _ = _device(q.device.index)
-    reasons = [
+    capability = _capability(q.device)
+    return _first([
         (capability != (9, 0), f"compute capability is {capability[0]}.{capability[1]}, not 9.0"),
         (not HAS_GLUON, f"Triton is {triton.__version__}, older than 3.6"),
-        (
-            q.dtype not in (torch.bfloat16, torch.float16) or k_cache.dtype != q.dtype,
-            f"dtypes are {q.dtype} and {k_cache.dtype}, not bf16 or fp16",
-        ),
+        (q.dtype not in (torch.bfloat16, torch.float16) or k_cache.dtype != q.dtype,
+         f"dtypes are {q.dtype} and {k_cache.dtype}, not bf16 or fp16"),
         (pool.head_dim not in (64, 128), f"head_dim is {pool.head_dim}, not 64 or 128"),
         (window is not None or softcap is not None, "of a window or a soft cap"),
         (k_scale != 1.0 or v_scale != 1.0, "of scales"),
-        (
-            any(stride % 16 for stride in pool[4:]) or k_cache.data_ptr() % 16,
-            "a stride of the pool is not a multiple of 16 elements",
-        ),
-    ]
+        (any(stride % 16 for stride in pool[4:]) or k_cache.data_ptr() % 16,
+         "a stride of the pool is not a multiple of 16 elements")])
+
+
+def _first(reasons: list[tuple[bool, str]]) -> str | None:
     return next((reason for holds, reason in reasons if holds), None)
 
 
-def why_general(q: torch.Tensor, k_cache: torch.Tensor, lengths: np.ndarray, *, layout: str, window: int | None = None,
-                softcap: float | None = None, k_scale: float = 1.0, v_scale: float = 1.0) -> str | None:
-    """The rule of decode: what keeps this batch from the Hopper kernel; None where that kernel runs."""
+def why_general(q: torch.Tensor, k_cache: torch.Tensor, lengths: np.ndarray, *, layout: str, **options) -> str | None:
+    """The rule of decode: what keeps this batch from the Hopper kernel; None where that kernel runs.
+
+    Args:
+        options: window, softcap, k_scale and v_scale of the call, where it has them.
+    """
     pool = geometry(k_cache, layout)
-    reason = _why_not_hopper(q, k_cache, pool, window, softcap, k_scale, v_scale)
+    reason = _why_not_hopper(q, k_cache, pool, **options)
     if reason is not None:
         return reason
     rows = q.shape[1] * (q.shape[2] // pool.num_kv_heads)
     tiles = int(np.sum(-(-lengths // 16))) * (pool.num_kv_heads // 4)
-    reasons = [
-        (pool.num_kv_heads % 4 != 0, f"{pool.num_kv_heads} KV heads are not a multiple of 4"),
-        (rows > 16, f"{rows} query rows to a KV head are more than 16"),
-        (tiles < 2 * MIN_HOPPER_TILES * _device(q.device.index)[1], "the batch is small"),
-    ]
-    return next((reason for holds, reason in reasons if holds), None)
+    return _first([(pool.num_kv_heads % 4 != 0, f"{pool.num_kv_heads} KV heads are not a multiple of 4"),
+                   (rows > 16, f"{rows} query rows to a KV head are more than 16"),
+                   (tiles < 2 * MIN_HOPPER_TILES * num_sms(q.device), "the batch is small")])
 
 
 def why_general_prefill(q: torch.Tensor, k_cache: torch.Tensor, num_seqs: int, *, layout: str,
-                        window: int | None = None, softcap: float | None = None, k_scale: float = 1.0,
-                        v_scale: float = 1.0) -> str | None:
+                        **options) -> str | None:
     """The rule of prefill, likewise."""
     pool = geometry(k_cache, layout)
-    reason = _why_not_hopper(q, k_cache, pool, window, softcap, k_scale, v_scale)
+    reason = _why_not_hopper(q, k_cache, pool, **options)
     if reason is not None:
         return reason
-    reasons = [
-        (pool.block_size % 16 != 0, f"blocks of {pool.block_size} tokens are not a multiple of 16"),
-        (q.data_ptr() % 16 != 0, "the queries do not start at a multiple of 16 bytes"),
-        (q.shape[0] == 0, "there are no queries"),
-        (q.shape[0] < MIN_QUERIES_A_SEQUENCE * num_seqs, "the sequences have few queries"),
-        (q.shape[0] < MIN_HOPPER_QUERIES, "the batch is small"),
-    ]
-    return next((reason for holds, reason in reasons if holds), None)
+    return _first([(pool.block_size % 16 != 0, f"blocks of {pool.block_size} tokens are not a multiple of 16"),
+                   (q.data_ptr() % 16 != 0, "the queries do not start at a multiple of 16 bytes"),
+                   (q.shape[0] == 0, "there are no queries"),
+                   (q.shape[0] < MIN_QUERIES_A_SEQUENCE * num_seqs, "the sequences have few queries"),
+                   (q.shape[0] < MIN_HOPPER_QUERIES, "the batch is small")])
 
 
 def _choose(kernel: str | None, reason: str | None) -> str:
@@ -158,13 +148,13 @@ def _choose(kernel: str | None, reason: str | None) -> str:
 
 
 def plan_decode(q: torch.Tensor, k_cache: torch.Tensor, lengths: np.ndarray, *, layout: str, window: int | None = None,
-                softcap: float | None = None, k_scale: float = 1.0, v_scale: float = 1.0, kernel: str | None = None,
-                capacity_tokens: int | None = None):
+                kernel: str | None = None, capacity_tokens: int | None = None, **options):
     """Choose a kernel by ``why_general`` and plan for it.
 
     Args:
         q, k_cache: tensors like those of the calls.
         lengths: visible tokens, the queries' own included, int64 on the host.
+        window, options: as of ``why_general``.
         kernel: take this one, whatever the rule says.
         capacity_tokens: total tokens that later updates may reach, where a captured graph must keep its buffers.
 
@@ -172,17 +162,14 @@ def plan_decode(q: torch.Tensor, k_cache: torch.Tensor, lengths: np.ndarray, *, 
         InputError: an unknown kernel, or one that does not take this shape.
     """
     lengths = np.asarray(lengths, np.int64)
-    reason = why_general(q, k_cache, lengths, layout=layout, window=window, softcap=softcap, k_scale=k_scale,
-                         v_scale=v_scale)
-    kernel = _choose(kernel, reason)
+    kernel = _choose(kernel, why_general(q, k_cache, lengths, layout=layout, window=window, **options))
     pool = geometry(k_cache, layout)
-    num_sms = _device(q.device.index)[1] if q.device.type == "cuda" else CPU_SMS
     if kernel == "general":
-        return GeneralPlan(q, pool.num_kv_heads, lengths, num_sms, window, capacity_tokens)
+        return GeneralPlan(q, pool.num_kv_heads, lengths, window, capacity_tokens)
     from pagesim.kernels import hopper_launch  # Gluon is imported only where it can run
 
     shape = hopper_launch.make_shape(q.shape[1], q.shape[2], pool.num_kv_heads, pool.head_dim, pool.block_size)
-    return hopper_launch.HopperPlan(shape, pool.num_kv_heads, lengths, num_sms, q.device)
+    return hopper_launch.HopperPlan(shape, pool.num_kv_heads, lengths, num_sms(q.device), q.device)
 
 
 def paged_decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor,

@@ -11,12 +11,11 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from pagesim.errors import InputError
 from pagesim.kernels import plan as p
+from pagesim.kernels.attend import LOG2E
 from pagesim.kernels.hopper import decode as decode_kernel
 from pagesim.kernels.hopper_producers import TILE
 from pagesim.kernels.pool import geometry
 from pagesim.kernels.validate import check_decode
-
-LOG2E = 1.4426950408889634
 
 
 @dataclass(frozen=True)
@@ -184,4 +183,4 @@ def _arguments(q: torch.Tensor, k: TensorDescriptor | torch.Tensor, v: TensorDes
                scale: float) -> tuple:
     buffer = plan.buffer
     return (q, k, v, *strides, block_table, buffer.records, buffer.counters, plan.partial,
-            plan.lse, out, scale * LOG2E, block_table.stride(0), plan.shape, plan.shape.HEADS.value)
+            plan.lse, out, scale * LOG2E.value, block_table.stride(0), plan.shape, plan.shape.HEADS.value)

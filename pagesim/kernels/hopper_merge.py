@@ -10,13 +10,11 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from pagesim.kernels import plan as p
+from pagesim.kernels.hopper_producers import GROUP, SEQ, SHARE
 
-SEQ = gl.constexpr(p.SEQ)
-GROUP = gl.constexpr(p.GROUP)
 FIRST_SLOT = gl.constexpr(p.FIRST_SLOT)
 NUM_PARTS = gl.constexpr(p.NUM_PARTS)
 COUNTER = gl.constexpr(p.COUNTER)
-SHARE = gl.constexpr(p.SHARE)
 NUM_SHARERS = gl.constexpr(p.NUM_SHARERS)
 FEW = gl.constexpr(p.FEW_PARTS)
 

@@ -10,12 +10,13 @@ from triton.compiler import CompiledKernel
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
+from pagesim.kernels.attend import LOG2E
 from pagesim.kernels.hopper_prefill import HALF, ROWS, TILE, M
 from pagesim.kernels.hopper_prefill import prefill as prefill_kernel
 from pagesim.kernels.pool import Geometry
+from pagesim.kernels.split import num_sms
 from pagesim.kernels.validate import check_options, check_prefill
 
-LOG2E = 1.4426950408889634
 NUM_WARPS = 4  # of a consumer
 REGISTERS = 168  # of a thread at launch, where the SM is full: a consumer's then takes 232, a producer's 40
 
@@ -61,9 +62,9 @@ def prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block
     counter = torch.zeros(1, dtype=torch.int32, device=q.device)  # a call's own: calls may run at the same time
     arguments = (_descriptor(q, q.shape, q.stride(), [M.value, 1, HALF.value]), _blocks(k_cache, pool, shape),
                  _blocks(v_cache, pool, shape), block_table, lengths, first_query, counter, out, lengths.shape[0],
-                 block_table.stride(0), scale * LOG2E, shape)
+                 block_table.stride(0), scale * LOG2E.value, shape)
     items = (triton.cdiv(num_queries, ROWS.value) + lengths.shape[0]) * num_q_heads  # at most
-    grid = (min(items, _num_sms(q.device)), 1, 1)
+    grid = (min(items, num_sms(q.device)), 1, 1)
     key = (num_q_heads, pool[1:4], q.dtype, q.device,
            *(tensor.data_ptr() % 16 == 0 for tensor in (block_table, lengths, first_query, out)))
     kernel = _kernels.get(key)
@@ -71,11 +72,6 @@ def prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block
         kernel = _kernels[key] = prefill_kernel.run(*arguments, num_warps=NUM_WARPS, maxnreg=REGISTERS, grid=grid,
                                                     warmup=True)
     kernel[grid](*arguments, NUM_WARPS)
-
-
-@cache
-def _num_sms(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def _blocks(cache: torch.Tensor, pool: Geometry, shape: Shape) -> TensorDescriptor:

@@ -24,10 +24,8 @@ FIRST_TILE = gl.constexpr(p.FIRST_TILE)
 NUM_TILES = gl.constexpr(p.NUM_TILES)
 TOKENS = gl.constexpr(p.TOKENS)
 SLOT = gl.constexpr(p.SLOT)
-NUM_PARTS = gl.constexpr(p.NUM_PARTS)
 SHARE = gl.constexpr(p.SHARE)
 NEXT = gl.constexpr(p.NEXT)
-COUNTER = gl.constexpr(p.COUNTER)
 
 
 @gluon.jit

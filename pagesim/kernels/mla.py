@@ -12,8 +12,7 @@ import triton.language as tl
 from pagesim.errors import InputError
 from pagesim.kernels.attend import INTERPRET, INTERPRETED_TILE, LOG2E, accumulate, normalise, round_to
 from pagesim.kernels.decode import Workspace, fitting_workspace, merge
-from pagesim.kernels.dispatch import CPU_SMS
-from pagesim.kernels.split import ITEM_INTS, Split, item_tokens, split
+from pagesim.kernels.split import ITEM_INTS, Split, item_tokens, num_sms, split
 from pagesim.kernels.validate import QUERY_DTYPES, check_metadata, check_options, check_table
 
 TILE = 32
@@ -25,8 +24,7 @@ MAX_ROWS_FP32 = 16
 def plan_mla(q: torch.Tensor, lengths: np.ndarray) -> Split:
     """Items for ``decode_mla`` of queries like ``q``, (num_seqs, q_len, num_heads, dim), over these visible tokens."""
     row_tiles = triton.cdiv(q.shape[1] * q.shape[2], _rows(q))
-    num_sms = torch.cuda.get_device_properties(q.device).multi_processor_count if q.is_cuda else CPU_SMS
-    most = item_tokens(int(lengths.sum()), row_tiles, num_sms, ctas_per_sm=1)
+    most = item_tokens(int(lengths.sum()), row_tiles, num_sms(q.device), ctas_per_sm=1)
     return split(lengths, most, device=q.device, q_len=q.shape[1])
 
 

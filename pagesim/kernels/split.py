@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ CTAS_PER_SM = 3        # that registers and shared memory leave room for
 ITEM_TOKENS = 2048     # what an item of a large batch should be near: shorter merge more, longer balance less
 MIN_ITEM_TOKENS = 256  # below this the merge costs more than the cut saves
 ALIGN_TOKENS = 64
+CPU_SMS = 8            # what the interpreter plans for, so that it meets cut sequences too
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,12 @@ class Split:
     items: torch.Tensor
     cuts: torch.Tensor
     num_parts: int
+
+
+@cache
+def num_sms(device: torch.device) -> int:
+    """Multiprocessors that a batch is cut for."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else CPU_SMS
 
 
 def item_tokens(total_tokens: int, num_head_groups: int, num_sms: int, ctas_per_sm: int = CTAS_PER_SM) -> int:
