@@ -17,7 +17,7 @@ from pagesim.experiment.document import document
 from pagesim.experiment.processes import run_in_processes
 from pagesim.experiment.environment import environment
 from pagesim.report.files import json_text, write_text
-from pagesim.report.folder import case_folder, config_text, finished_case
+from pagesim.report.folder import FILES, case_folder, config_text, finished_case, forget_case
 
 if TYPE_CHECKING:
     from pagesim.config import Case, Experiment
@@ -55,7 +55,8 @@ def run_experiment(experiment: "Experiment", *, jobs: int | None = None, folder:
 
     Raises:
         PagesimError: no case ran, and all for the same reason.
-        InputError: the folder cannot be written, or ``resume`` without one.
+        InputError: the folder cannot be written, or has the config or the trace in the place of a file of the run,
+            or ``resume`` without one.
     """
     if resume and folder is None:
         raise InputError("there is nothing to resume without the run folder: give it with -o DIR")
@@ -65,7 +66,7 @@ def run_experiment(experiment: "Experiment", *, jobs: int | None = None, folder:
     for index in outcomes:
         on_progress(Progress(index, 0, 0, 0, ended=True))
     if folder is not None:
-        _make(folder)
+        _make(folder, experiment)
     rest = [task for task in tasks if task.index not in outcomes]
     interrupted = False
     try:
@@ -85,8 +86,12 @@ def _tasks(cases: "tuple[Case, ...]", folder: Path | None, keep_result: bool) ->
 
 
 def content_address(case: "Case") -> str:
-    """Equal for equal cases of the same pagesim; the trace's content is compared apart, by its sha256."""
-    content = json.dumps({"case": case.resolved, "pagesim": __version__}, sort_keys=True)
+    """Equal for equal cases of the same pagesim; the trace's content is compared apart, by its sha256.
+
+    The capacity and the durations stand for what lies in other files: the model's config.json, the catalogue.
+    """
+    sized = repr((case.capacity, case.scheduling, case.durations))
+    content = json.dumps({"case": case.resolved, "sized": sized, "pagesim": __version__}, sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
@@ -106,10 +111,15 @@ def _sha256(path: Path) -> str | None:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _make(folder: Path) -> None:
+def _make(folder: Path, experiment: "Experiment") -> None:
+    for path in (experiment.path, *(case.trace.path for case in experiment.cases)):
+        if Path(path).resolve() in [(folder / name).resolve() for name in FILES]:
+            raise InputError(f"{path}: the run folder would be written over it; give another with -o")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "metrics.json").unlink(missing_ok=True)  # an older run's figures must not pass for this one's
+        if len(experiment.cases) > 1:  # config.yaml will no longer be that of a case that lay here alone
+            forget_case(folder)
     except OSError as error:
         raise InputError(f"{folder}: cannot write the run folder: {error.strerror}") from error
 

@@ -28,6 +28,7 @@ from pagesim.report.rows import request_lines, timeline_lines
 from pagesim.trace.trace import Trace
 
 SCHEMA_VERSION = 1
+FILES = ("environment.json", "metrics.json", "config.yaml", "requests.csv", "timeline.csv", "events.json")
 
 
 def case_folder(root: Path, name: str, num_cases: int) -> Path:
@@ -45,8 +46,7 @@ def write_case(folder: Path, key: str, resolved: dict, entry: dict, trace: Trace
                recorded: Ownership) -> None:
     """Write a finished case; its JSON last, because its presence says that the rest is complete."""
     folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("snapshot-*.npz"):  # an older run's tables must not pass for this one's
-        old.unlink()
+    forget_case(folder)
     write_text(folder / "config.yaml", config_text(resolved))
     with replacing(folder / "requests.csv") as file:
         file.writelines(request_lines(trace, result.requests))
@@ -56,11 +56,18 @@ def write_case(folder: Path, key: str, resolved: dict, entry: dict, trace: Trace
     write_text(folder / f"case-{key}.json", json_text(entry))
 
 
+def forget_case(folder: Path) -> None:
+    """Delete an older case's figures and tables, so that they do not pass for those of the files written next."""
+    for pattern in ("case-*.json", "snapshot-*.npz"):
+        for old in folder.glob(pattern):
+            old.unlink()
+
+
 def finished_case(folder: Path, key: str) -> dict | None:
     """The figures of a case that a run before this one finished, or None."""
     try:
         return json.loads((folder / f"case-{key}.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):  # a damaged one is run again
         return None
 
 

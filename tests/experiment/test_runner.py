@@ -9,7 +9,7 @@ from tiny import write_experiment
 
 import pagesim
 from pagesim.config import load
-from pagesim.errors import PagesimError, TraceError
+from pagesim.errors import InputError, PagesimError, TraceError
 from pagesim.experiment import run_experiment
 
 SWEEP = "sweep: {allocators.1.block_size: [8, 16, 32]}"
@@ -83,6 +83,39 @@ def test_resume_does_not_take_another_experiments_result(tmp_path):
     assert run_experiment(longer, folder=run, resume=True).metrics == run_experiment(longer).metrics
     write_experiment(tmp_path, rows=((0.0, 9, 9),))  # the same config, another trace
     assert run_experiment(load(config), folder=run, resume=True).metrics["trace"]["requests"] == 1
+
+
+def test_resume_runs_a_case_again_whose_files_another_run_replaced(tmp_path):
+    config, run = write_experiment(tmp_path, allocators="[{kind: paged}]"), tmp_path / "run"
+    first, two = load(config), load(config, ("allocators=[{kind: contiguous}, {kind: paged}]",))
+    run_experiment(first, folder=run)
+    files = {name: (run / name).read_text() for name in ("config.yaml", "requests.csv", "timeline.csv", "events.json")}
+    for other in (load(config, ("trace.limit=2",)), two):
+        run_experiment(other, folder=run)
+        run_experiment(first, folder=run, resume=True)
+        assert {name: (run / name).read_text() for name in files} == files
+
+
+def test_resume_runs_a_case_again_whose_model_or_figures_changed(tmp_path):
+    model = {"architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 100,
+             "num_attention_heads": 4, "intermediate_size": 128, "max_position_embeddings": 64}
+    config = write_experiment(tmp_path, keys="model: model.json\nsweep: {seed: [0, 1]}")
+    for layers in (2, 4):
+        (tmp_path / "model.json").write_text(json.dumps(model | {"num_hidden_layers": layers}))
+        resumed = run_experiment(load(config), folder=tmp_path / "run", resume=True).metrics
+        assert resumed == run_experiment(load(config)).metrics
+        for path in (tmp_path / "run" / "cases").glob("*/case-*.json"):
+            path.write_text(path.read_text()[:100])
+
+
+@pytest.mark.parametrize(("config", "trace"), [("config.yaml", "trace.csv"), ("other.yaml", "requests.csv")])
+def test_a_run_is_never_written_over_its_own_config_or_trace(tmp_path, config, trace):
+    path = write_experiment(tmp_path).rename(tmp_path / config)
+    (tmp_path / "trace.csv").rename(tmp_path / trace)
+    before = {each: each.read_text() for each in tmp_path.iterdir()}
+    with pytest.raises(InputError, match="the run folder would be written over it; give another with -o"):
+        run_experiment(load(path, (f"trace.path={tmp_path / trace}",)), folder=tmp_path)
+    assert {each: each.read_text() for each in tmp_path.iterdir()} == before
 
 
 def test_progress_ends_with_every_case(tmp_path):
