@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _CPU_SEQUENCES = 4
 _CPU_PREFILL_TOKENS = 16
 _GPU_PREFILL_TOKENS = 256
-_DTYPES = ("bf16", "fp16", "fp32")
 
 
 def kernel(
@@ -161,17 +160,16 @@ def _model(known: dict | None, heads: str | None, head_dim: int | None, layers: 
            layout: str) -> "Model":
     import torch
 
-    from pagesim.kernels.contents import Model
+    from pagesim.kernels.contents import DTYPES, Model
     from pagesim.kernels.pool import LAYOUTS
 
-    for option, value, allowed in (("--dtype", dtype, _DTYPES), ("--kv-cache-dtype", kv_cache_dtype, ("auto", "fp8")),
+    for option, value, allowed in (("--dtype", dtype, DTYPES), ("--kv-cache-dtype", kv_cache_dtype, ("auto", "fp8")),
                                    ("--layout", layout, LAYOUTS)):
         if value not in allowed:
             raise InputError(f"{option} must be one of {', '.join(allowed)}, got {value!r}")
     shape = attention_shape(known, heads, head_dim)
-    torch_dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[dtype]
-    cache_dtype = torch_dtype if kv_cache_dtype == "auto" else torch.float8_e4m3fn
-    return Model(shape["num_q_heads"], shape["num_kv_heads"], shape["head_dim"], layers, torch_dtype, cache_dtype,
+    cache_dtype = DTYPES[dtype] if kv_cache_dtype == "auto" else torch.float8_e4m3fn
+    return Model(shape["num_q_heads"], shape["num_kv_heads"], shape["head_dim"], layers, DTYPES[dtype], cache_dtype,
                  layout, shape.get("latent_dim"))
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from pagesim.errors import InputError, MissingExtra
+from pagesim.kernels import contents
 from pagesim.kernels.check import compare
 from pagesim.kernels.measurement import Row
 from pagesim.kernels.peers import PREPARE, Batch, NotHere
@@ -26,7 +27,7 @@ COLD_FACTOR = 4  # the tables measured in turn cover this many times the L2
 REFERENCE_QUERIES = 512  # at a time: scores in float64 are large
 OWN = ("ours", "general")
 PEER_FACTOR = 2  # a peer is timed if its worst row is within twice our bound: its choices of rounding are its own
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, "fp8": torch.float8_e4m3fn}
+DTYPES = contents.DTYPES | {"fp8": torch.float8_e4m3fn}
 FP8_SCALES = (2.0**-5, 2.0**-4)  # of K and V: random values of size 1 become e4m3 of size 32 and 16
 
 

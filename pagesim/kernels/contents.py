@@ -6,6 +6,8 @@ import torch
 
 from pagesim.errors import InputError
 
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
 
 @dataclass(frozen=True)
 class Model:

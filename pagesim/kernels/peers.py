@@ -53,10 +53,18 @@ class Batch:
         """Arguments that every kernel of ours and the reference take."""
         return {"layout": self.layout, "k_scale": self.k_scale, "v_scale": self.v_scale}
 
-    def need(self, *dtypes: torch.dtype) -> None:
+    @property
+    def first_query(self) -> torch.Tensor:
+        """Where each sequence's queries begin, end to end, and their end, int32 (num_seqs + 1,)."""
+        return torch.arange(len(self.q) + 1, dtype=torch.int32, device=self.q.device) * self.workload.q_len
+
+    def need(self, *dtypes: torch.dtype, one_query: bool = False) -> None:
+        """Raises NotHere for another cache, or where there must be one query token for several."""
         if self.k_cache.dtype not in dtypes:
             names = " or ".join(str(dtype)[6:] for dtype in dtypes)
             raise NotHere(f"a cache in {names} only, not in {str(self.k_cache.dtype)[6:]}")
+        if one_query and self.workload.q_len != 1:
+            raise NotHere("one query token only")
 
 
 def ours(batch: Batch, kernel: str | None = None) -> list[Call]:
@@ -70,10 +78,9 @@ def ours(batch: Batch, kernel: str | None = None) -> list[Call]:
 
 
 def _prefill(batch: Batch, kernel: str | None = None) -> list[Call]:
-    q_len, (q, out) = batch.workload.q_len, (x.flatten(0, 1) for x in (batch.q, batch.out))
-    first_query = torch.arange(len(batch.q) + 1, dtype=torch.int32, device=q.device) * q_len
-    return [lambda table=table: paged_prefill(q, batch.k_cache, batch.v_cache, table, batch.lengths, first_query, q_len,
-                                              out=out, kernel=kernel, **batch.options)
+    q, out, first_query = batch.q.flatten(0, 1), batch.out.flatten(0, 1), batch.first_query
+    return [lambda table=table: paged_prefill(q, batch.k_cache, batch.v_cache, table, batch.lengths, first_query,
+                                              batch.workload.q_len, out=out, kernel=kernel, **batch.options)
             for table in batch.tables]
 
 
@@ -83,9 +90,7 @@ def general(batch: Batch) -> list[Call]:
 
 def gather_then_sdpa(batch: Batch) -> list[Call]:
     """Copy every sequence into a contiguous, padded cache, then torch's attention with a mask."""
-    batch.need(*HALF, torch.float32)
-    if batch.workload.q_len != 1:
-        raise NotHere("one query token only")
+    batch.need(*HALF, torch.float32, one_query=True)
     width = batch.tables[0].shape[1] * batch.block_size
     uniform = bool((batch.workload.lengths == width).all())
     mask = (None if uniform
@@ -125,19 +130,16 @@ def sdpa_flash(batch: Batch) -> list[Call]:
 
 def flex(batch: Batch) -> list[Call]:
     """Compiled flex_attention on a contiguous cache."""
-    batch.need(*HALF, torch.float32)
+    batch.need(*HALF, torch.float32, one_query=True)
     from torch.nn.attention.flex_attention import flex_attention
 
     compiled = torch.compile(flex_attention)
     q = batch.q.transpose(1, 2).contiguous()
-    pairs = _contiguous(batch)
-    if batch.workload.q_len != 1:
-        raise NotHere("one query token only")
 
     def call(k: torch.Tensor, v: torch.Tensor) -> None:
         batch.out.copy_(compiled(q, k, v, enable_gqa=True).transpose(1, 2))
 
-    return [lambda k=k, v=v: call(k, v) for k, v in pairs]
+    return [lambda k=k, v=v: call(k, v) for k, v in _contiguous(batch)]
 
 
 def _contiguous(batch: Batch) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -199,7 +201,7 @@ def flashinfer_batch(batch: Batch) -> list[Call]:
     w = batch.workload
     q, out = batch.q.flatten(0, 1), batch.out.flatten(0, 1)
     lse = torch.empty(q.shape[:2], dtype=torch.float32, device=q.device)
-    starts = torch.arange(len(w.lengths) + 1, dtype=torch.int32, device=q.device) * w.q_len
+    starts = batch.first_query
     calls, scratch = [], None
     for table in batch.tables:
         wrapper = package.BatchAttention(kv_layout=batch.layout)
@@ -226,7 +228,7 @@ def flash_attention(batch: Batch) -> list[Call]:
         raise NotHere("FlashAttention 3 is not installed: pip install vllm") from None
     w = batch.workload
     q, out = batch.q.flatten(0, 1), batch.out.flatten(0, 1)
-    starts = torch.arange(len(w.lengths) + 1, dtype=torch.int32, device=q.device) * w.q_len
+    starts = batch.first_query
     longest = int(w.lengths.max())
     cuts = get_scheduler_metadata(batch_size=len(w.lengths), max_seqlen_q=w.q_len, max_seqlen_k=longest,
                                   num_heads_q=w.num_q_heads, num_heads_kv=w.num_kv_heads, headdim=w.head_dim,
@@ -241,9 +243,7 @@ def flash_attention(batch: Batch) -> list[Call]:
 
 def cudnn(batch: Batch) -> list[Call]:
     """cuDNN's paged attention through its frontend."""
-    batch.need(*HALF)
-    if batch.workload.q_len != 1:
-        raise NotHere("one query token only")
+    batch.need(*HALF, one_query=True)
     try:
         import cudnn as package
     except ImportError:

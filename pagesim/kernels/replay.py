@@ -7,7 +7,7 @@ wrong slot or a read behind a sequence's end shows in the output.  In a snapshot
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -164,7 +164,7 @@ class Replay:
 
     def queries(self) -> torch.Tensor:
         """Random queries for every row of the table, (rows, 1, num_q_heads, head_dim)."""
-        return self._queries(len(self._table), 1)
+        return self._queries(len(self._table))
 
     def lengths(self) -> np.ndarray:
         """Visible tokens of every row of the table, 0 where no sequence has it, int64."""
@@ -208,7 +208,7 @@ class Replay:
         q_lens = np.minimum(num_new[places], self.prefill_tokens)
         first = np.concatenate([[0], np.cumsum(q_lens)])
         model = self.model
-        q = self._queries(int(first[-1]), 1)[:, 0]
+        q = self._queries(int(first[-1]))[:, 0]
         own = rows[torch.from_numpy(places).to(self.device)]
         out = paged_prefill(q, *self._caches[layer], self._table[own], self._lengths[own],
                             torch.from_numpy(first.astype(np.int32)).to(self.device), int(q_lens.max()),
@@ -216,14 +216,13 @@ class Replay:
         expected = [self._expected(q[None, a:b], [sequences[place]], layer)[0]
                     for place, a, b in zip(places, first[:-1], first[1:], strict=True)]
         verdict = compare(out, torch.cat(expected))
-        row = self._row(tables, "prefill", layer, places, verdict)
         query, head = verdict.where
         place = int(np.searchsorted(first, query, side="right")) - 1
         where = (int(places[place]), int(query - first[place]), head)
-        return Row(row.step, row.kernel, layer, row.num_seqs, row.num_tokens, verdict, where)
+        return replace(self._row(tables, "prefill", layer, places, verdict), where=where)
 
-    def _queries(self, count: int, q_len: int) -> torch.Tensor:
-        shape = (count, q_len, self.model.num_q_heads, self.model.head_dim)
+    def _queries(self, count: int) -> torch.Tensor:
+        shape = (count, 1, self.model.num_q_heads, self.model.head_dim)
         return torch.randn(shape, generator=self._generator, device=self.device).to(self.model.dtype)
 
     def _expected(self, q: torch.Tensor, sequences: list[_Sequence], layer: int) -> torch.Tensor:
