@@ -7,20 +7,17 @@ from pagesim.core.units import GIB
 from pagesim.errors import InputError
 
 
-@pytest.mark.parametrize(
-    ("name", "memory_mib", "bandwidth_tb_s", "bf16_tflop_s", "pcie_gb_s"),
-    [
-        ("a100-40gb", 40_960, 1.555, 312, 32),
-        ("a100-80gb", 81_920, 2.039, 312, 32),
-        ("h100", 81_559, 3.35, 989, 64),
-        ("h200", 143_771, 4.8, 989, 64),
-        ("b200", 183_359, 7.7, 2250, 128),
-        ("l4", 23_034, 0.3, 121, 32),
-        ("l40s", 46_068, 0.864, 362, 32),
-        ("rtx-4090", 24_564, 1.008, 165, 32),
-        ("mi300x", 196_592, 5.3, 1307, 64),
-    ],
-)
+@pytest.mark.parametrize(("name", "memory_mib", "bandwidth_tb_s", "bf16_tflop_s", "pcie_gb_s"), [
+    ("a100-40gb", 40_960, 1.555, 312, 32),
+    ("a100-80gb", 81_920, 2.039, 312, 32),
+    ("h100", 81_559, 3.35, 989, 64),
+    ("h200", 143_771, 4.8, 989, 64),
+    ("b200", 183_359, 7.7, 2250, 128),
+    ("l4", 23_034, 0.3, 121, 32),
+    ("l40s", 46_068, 0.864, 362, 32),
+    ("rtx-4090", 24_564, 1.008, 165, 32),
+    ("mi300x", 196_592, 5.3, 1307, 64),
+])
 def test_the_catalogue_has_the_data_sheets_figures(name, memory_mib, bandwidth_tb_s, bf16_tflop_s, pcie_gb_s):
     gpu = catalog.gpu(name)
     assert gpu.memory_bytes == memory_mib * 2**20

@@ -144,16 +144,13 @@ def kv_bytes(model, max_model_len=4096):
     return catalog.kv_bytes_per_token(model, "auto", 1, max_model_len)
 
 
-@pytest.mark.parametrize(
-    ("config", "name"),
-    [
-        (LLAMA_8B, "llama-3.1-8b"),
-        (QWEN3_4B, "qwen3-4b"),
-        (QWEN25_7B, "qwen2.5-7b"),
-        (MIXTRAL, "mixtral-8x7b"),
-        (QWEN3_MOE, "qwen3-30b-a3b"),
-    ],
-)
+@pytest.mark.parametrize(("config", "name"), [
+    (LLAMA_8B, "llama-3.1-8b"),
+    (QWEN3_4B, "qwen3-4b"),
+    (QWEN25_7B, "qwen2.5-7b"),
+    (MIXTRAL, "mixtral-8x7b"),
+    (QWEN3_MOE, "qwen3-30b-a3b"),
+])
 def test_a_config_gives_what_the_catalogue_has_to_the_last_parameter(written, config, name):
     ours, known = catalog.model_from_config(written(config)), catalog.model(name)
     assert kv_bytes(ours) == kv_bytes(known)
@@ -228,33 +225,30 @@ def test_a_window_that_is_stated_and_turned_off_is_none(written):
     )
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"model_type": "mamba2"}, "model_type 'mamba2' is not one whose KV cache is known here"),
-        (
-            {"model_type": "jamba", "attn_layer_period": 8},
-            "attn_layer_period says that the model has layers with a recurrent state",
-        ),
-        (
-            {"layer_types": ["linear_attention", "full_attention"]},
-            "layer_types has linear_attention, which is not modelled",
-        ),
-        ({"linear_num_key_heads": 16}, "linear_num_key_heads says that the model has layers with a recurrent state"),
-        (
-            {"hybrid_override_pattern": "M-M*"},
-            "hybrid_override_pattern says that the model has layers with a recurrent state",
-        ),
-        ({"block_configs": [{}]}, "block_configs says that the model has layers of different shapes"),
-        ({"num_kv_shared_layers": 10}, "num_kv_shared_layers says that the model has layers that share a cache"),
-        ({"cross_attention_layers": [3, 8]}, "cross_attention_layers says that the model has cross-attention layers"),
-        (
-            {"attention_chunk_size": 8192},
-            "attention_chunk_size says that the model has layers that attend within chunks",
-        ),
-        ({"is_encoder_decoder": True}, "is_encoder_decoder says that the model has an encoder's cache"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    ({"model_type": "mamba2"}, "model_type 'mamba2' is not one whose KV cache is known here"),
+    (
+        {"model_type": "jamba", "attn_layer_period": 8},
+        "attn_layer_period says that the model has layers with a recurrent state",
+    ),
+    (
+        {"layer_types": ["linear_attention", "full_attention"]},
+        "layer_types has linear_attention, which is not modelled",
+    ),
+    ({"linear_num_key_heads": 16}, "linear_num_key_heads says that the model has layers with a recurrent state"),
+    (
+        {"hybrid_override_pattern": "M-M*"},
+        "hybrid_override_pattern says that the model has layers with a recurrent state",
+    ),
+    ({"block_configs": [{}]}, "block_configs says that the model has layers of different shapes"),
+    ({"num_kv_shared_layers": 10}, "num_kv_shared_layers says that the model has layers that share a cache"),
+    ({"cross_attention_layers": [3, 8]}, "cross_attention_layers says that the model has cross-attention layers"),
+    (
+        {"attention_chunk_size": 8192},
+        "attention_chunk_size says that the model has layers that attend within chunks",
+    ),
+    ({"is_encoder_decoder": True}, "is_encoder_decoder says that the model has an encoder's cache"),
+])
 def test_what_is_not_modelled_is_refused_and_the_way_out_named(written, change, message):
     with pytest.raises(InputError) as error:
         catalog.model_from_config(written(LLAMA_8B | change))
@@ -262,26 +256,23 @@ def test_what_is_not_modelled_is_refused_and_the_way_out_named(written, change, 
     assert str(error.value).endswith("give the model as {kv_bytes_per_token: N} if you know its cache")
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "config.json: is not JSON: Expecting property name"),
-        ("[]", "config.json: must hold a JSON object"),
-        ("{}", "config.json: num_attention_heads is missing"),
-        (
-            json.dumps(LLAMA_8B | {"num_hidden_layers": "32"}),
-            "config.json: num_hidden_layers must be a positive whole number, got '32'",
-        ),
-        (
-            json.dumps(LLAMA_8B | {"num_attention_heads": 0}),
-            "config.json: num_attention_heads must be a positive whole number, got 0",
-        ),
-        (
-            json.dumps(LLAMA_8B | {"num_attention_heads": 33}),
-            "config.json: head_dim is missing, and hidden_size 4096 is not a multiple of 33 heads",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("{", "config.json: is not JSON: Expecting property name"),
+    ("[]", "config.json: must hold a JSON object"),
+    ("{}", "config.json: num_attention_heads is missing"),
+    (
+        json.dumps(LLAMA_8B | {"num_hidden_layers": "32"}),
+        "config.json: num_hidden_layers must be a positive whole number, got '32'",
+    ),
+    (
+        json.dumps(LLAMA_8B | {"num_attention_heads": 0}),
+        "config.json: num_attention_heads must be a positive whole number, got 0",
+    ),
+    (
+        json.dumps(LLAMA_8B | {"num_attention_heads": 33}),
+        "config.json: head_dim is missing, and hidden_size 4096 is not a multiple of 33 heads",
+    ),
+])
 def test_a_broken_config_says_where_and_what(written, text, message):
     with pytest.raises(InputError) as error:
         catalog.model_from_config(written(text))
@@ -337,15 +328,12 @@ def test_quantized_weights_without_their_checkpoint_have_no_known_size(written):
         catalog.weight_bytes(model, 1)
 
 
-@pytest.mark.parametrize(
-    ("scaling", "length"),
-    [
-        (None, 131_072),
-        ({"type": "linear", "factor": 2.0}, 262_144),
-        ({"rope_type": "dynamic", "factor": 4.0}, 524_288),
-        ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}, 131_072),
-        ({"rope_type": "llama3", "factor": 8.0}, 131_072),
-    ],
-)
+@pytest.mark.parametrize(("scaling", "length"), [
+    (None, 131_072),
+    ({"type": "linear", "factor": 2.0}, 262_144),
+    ({"rope_type": "dynamic", "factor": 4.0}, 524_288),
+    ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}, 131_072),
+    ({"rope_type": "llama3", "factor": 8.0}, 131_072),
+])
 def test_scaled_positions_stretch_the_longest_sequence(written, scaling, length):
     assert catalog.model_from_config(written(LLAMA_8B | {"rope_scaling": scaling})).max_model_len == length

@@ -155,13 +155,10 @@ def test_a_model_goes_by_its_repository_too_in_any_case(name):
     assert catalog.model(name) == catalog.model("llama-3.1-8b")
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("lama-3.1-8b", "unknown model 'lama-3.1-8b'; did you mean 'llama-3.1-8b'?"),
-        ("zzz", "unknown model 'zzz'; known: opt-13b, opt-66b, "),
-    ],
-)
+@pytest.mark.parametrize(("name", "message"), [
+    ("lama-3.1-8b", "unknown model 'lama-3.1-8b'; did you mean 'llama-3.1-8b'?"),
+    ("zzz", "unknown model 'zzz'; known: opt-13b, opt-66b, "),
+])
 def test_an_unknown_model_comes_with_the_nearest_name_or_all(name, message):
     with pytest.raises(InputError) as error:
         catalog.model(name)

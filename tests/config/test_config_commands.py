@@ -161,24 +161,21 @@ def test_size_takes_a_vllm_command_line(pagesim):
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--gpu", "h20", "--model", "llama-3.1-8b"], "pagesim: --gpu h20: unknown GPU 'h20'; did you mean 'h200'?\n"),
-        (
-            ["--gpu", "h200", "--kv-tokens", "5", "--max-model-len", "9"],
-            "pagesim: --gpu h200: memory needs exactly one of gpu, kv_memory, kv_tokens, "
-            "num_gpu_blocks_override, got gpu, kv_tokens (a roofline's GPU can be named in durations)\n",
-        ),
-        (
-            ["--from-vllm", "--max-modellen 3"],
-            "pagesim: --from-vllm: unknown flag --max-modellen; did you mean --max-model-len?\n",
-        ),
-        (
-            ["good.yaml", "--max-tokens", "5"],
-            "pagesim: --max-tokens 5 is below the output of 256 tokens; give --output-tokens too\n",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["--gpu", "h20", "--model", "llama-3.1-8b"], "pagesim: --gpu h20: unknown GPU 'h20'; did you mean 'h200'?\n"),
+    (
+        ["--gpu", "h200", "--kv-tokens", "5", "--max-model-len", "9"],
+        "pagesim: --gpu h200: memory needs exactly one of gpu, kv_memory, kv_tokens, "
+        "num_gpu_blocks_override, got gpu, kv_tokens (a roofline's GPU can be named in durations)\n",
+    ),
+    (
+        ["--from-vllm", "--max-modellen 3"],
+        "pagesim: --from-vllm: unknown flag --max-modellen; did you mean --max-model-len?\n",
+    ),
+    (
+        ["good.yaml", "--max-tokens", "5"],
+        "pagesim: --max-tokens 5 is below the output of 256 tokens; give --output-tokens too\n",
+    ),
+])
 def test_size_tells_a_mistake_by_the_option_that_says_it(pagesim, arguments, message):
     assert pagesim("size", *arguments) == (2, "", message)

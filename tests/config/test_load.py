@@ -114,26 +114,23 @@ def test_the_longest_sequence_is_the_models_unless_given(case):
     )
 
 
-@pytest.mark.parametrize(
-    ("memory", "allocator", "capacity"),
-    [
-        ("kv_tokens: 15728", "kind: paged", Capacity(15_728, 819_200, 983, 16)),
-        ("kv_tokens: 15728", "kind: paged, block_size: 100", Capacity(15_728, 819_200, 157, 100)),
-        ("kv_tokens: 15728", "kind: contiguous", Capacity(15_728, 819_200)),
-        ("kv_memory: 12GiB", "kind: contiguous", Capacity(15_728, 819_200)),
-        ("kv_memory: 12GiB", "kind: paged", Capacity(15_728, 819_200, 983, 16)),
-        ("kv_memory: 12884901888", "kind: paged, block_size: 256", Capacity(15_728, 819_200, 61, 256)),
-        ("num_gpu_blocks_override: 2587", "kind: paged", Capacity(41_392, 819_200, 2587, 16)),
-        ("num_gpu_blocks_override: 2587", "kind: paged, block_size: 32", Capacity(82_784, 819_200, 2587, 32)),
-        ("num_gpu_blocks_override: 2587", "kind: contiguous", Capacity(41_392, 819_200)),
-        ("num_gpu_blocks_override: 2587, block_size: 32", "kind: contiguous", Capacity(82_784, 819_200)),
-        (
-            "num_gpu_blocks_override: 2587, block_size: 32",
-            "kind: paged, block_size: 16",
-            Capacity(82_784, 819_200, 5174, 16),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("memory", "allocator", "capacity"), [
+    ("kv_tokens: 15728", "kind: paged", Capacity(15_728, 819_200, 983, 16)),
+    ("kv_tokens: 15728", "kind: paged, block_size: 100", Capacity(15_728, 819_200, 157, 100)),
+    ("kv_tokens: 15728", "kind: contiguous", Capacity(15_728, 819_200)),
+    ("kv_memory: 12GiB", "kind: contiguous", Capacity(15_728, 819_200)),
+    ("kv_memory: 12GiB", "kind: paged", Capacity(15_728, 819_200, 983, 16)),
+    ("kv_memory: 12884901888", "kind: paged, block_size: 256", Capacity(15_728, 819_200, 61, 256)),
+    ("num_gpu_blocks_override: 2587", "kind: paged", Capacity(41_392, 819_200, 2587, 16)),
+    ("num_gpu_blocks_override: 2587", "kind: paged, block_size: 32", Capacity(82_784, 819_200, 2587, 32)),
+    ("num_gpu_blocks_override: 2587", "kind: contiguous", Capacity(41_392, 819_200)),
+    ("num_gpu_blocks_override: 2587, block_size: 32", "kind: contiguous", Capacity(82_784, 819_200)),
+    (
+        "num_gpu_blocks_override: 2587, block_size: 32",
+        "kind: paged, block_size: 16",
+        Capacity(82_784, 819_200, 5174, 16),
+    ),
+])
 def test_memory_in_tokens_bytes_or_blocks_becomes_slots(case, memory, allocator, capacity):
     assert (
         case(
@@ -154,18 +151,15 @@ def test_memory_in_tokens_needs_no_model_and_then_has_no_bytes(case):
     assert case(MINIMAL).capacity.bytes is None
 
 
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
-        ("16384", 16384),
-        ("16k", 16_000),
-        ("16K", 16_384),
-        ("1e4", 10_000),
-        ("1.5e+3", 1500),
-        ("'8k'", 8000),
-        ("1_000", 1000),
-    ],
-)
+@pytest.mark.parametrize(("written", "read"), [
+    ("16384", 16384),
+    ("16k", 16_000),
+    ("16K", 16_384),
+    ("1e4", 10_000),
+    ("1.5e+3", 1500),
+    ("'8k'", 8000),
+    ("1_000", 1000),
+])
 def test_counts_are_read_as_people_write_them(case, written, read):
     assert case(MINIMAL, f"max_model_len={written}").max_model_len == read
 
@@ -215,34 +209,28 @@ def test_without_chunked_prefill_the_budget_takes_the_longest_prompt(case):
     assert case(text, "max_model_len=100").scheduling.max_num_batched_tokens == 8192
 
 
-@pytest.mark.parametrize(
-    ("durations", "spec"),
-    [
-        ("{kind: fixed, step_s: 0.045}", Linear(0.045)),
-        ("{kind: linear, step_s: 1, prefill_token_s: 2, sequence_s: 3, context_token_s: 4}", Linear(1, 2, 3, 4)),
-        ("{kind: linear, sequence_s: 0.001}", Linear(0.0, 0.0, 0.001)),
-        (
-            "{kind: roofline, gpu: l4, overhead_s: 0.002}",
-            Roofline(25_706_946_560, 819_200, 25_706_946_560, 4 * 40 * 40 * 128, 0.3e12, 121e12, 0.002),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("durations", "spec"), [
+    ("{kind: fixed, step_s: 0.045}", Linear(0.045)),
+    ("{kind: linear, step_s: 1, prefill_token_s: 2, sequence_s: 3, context_token_s: 4}", Linear(1, 2, 3, 4)),
+    ("{kind: linear, sequence_s: 0.001}", Linear(0.0, 0.0, 0.001)),
+    (
+        "{kind: roofline, gpu: l4, overhead_s: 0.002}",
+        Roofline(25_706_946_560, 819_200, 25_706_946_560, 4 * 40 * 40 * 128, 0.3e12, 121e12, 0.002),
+    ),
+])
 def test_durations_become_the_engines_rules(case, durations, spec):
     text = (f"trace: {{path: trace.csv}}\nmodel: opt-13b\nmemory: {{kv_tokens: 15728}}\ndurations: {durations}\n"
             f"allocators: [{{kind: paged}}]\n")
     assert case(text).durations == spec
 
 
-@pytest.mark.parametrize(
-    ("arrivals", "options"),
-    [
-        ("{kind: poisson, rate: 2}", {"kind": "poisson", "rate": 2.0}),
-        ("{kind: gamma, rate: 2, cv: 3}", {"kind": "gamma", "rate": 2.0, "cv": 3.0}),
-        ("{kind: gamma, rate: 2, burstiness: 0.25}", {"kind": "gamma", "rate": 2.0, "cv": 2.0}),
-        ("{kind: closed, users: 8}", {"kind": "closed", "users": 8}),
-        ("{kind: saturate}", {"kind": "saturate"}),
-    ],
-)
+@pytest.mark.parametrize(("arrivals", "options"), [
+    ("{kind: poisson, rate: 2}", {"kind": "poisson", "rate": 2.0}),
+    ("{kind: gamma, rate: 2, cv: 3}", {"kind": "gamma", "rate": 2.0, "cv": 3.0}),
+    ("{kind: gamma, rate: 2, burstiness: 0.25}", {"kind": "gamma", "rate": 2.0, "cv": 2.0}),
+    ("{kind: closed, users: 8}", {"kind": "closed", "users": 8}),
+    ("{kind: saturate}", {"kind": "saturate"}),
+])
 def test_arrivals_become_options_of_the_trace(case, tmp_path, arrivals, options):
     text = (f"trace: {{path: trace.csv, arrivals: {arrivals}}}\nmemory: {{kv_tokens: 15728}}\nmax_model_len: 9\n"
             f"allocators: [{{kind: paged}}]\nseed: 5\n")

@@ -59,37 +59,34 @@ def test_a_trace_named_on_the_command_line_is_relative_to_where_it_is_typed(writ
     assert load(write(TEXT), ["trace.path=other.csv"]).cases[0].trace.path == str(tmp_path / "here" / "other.csv")
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("seed", "--set seed: must be key=value, such as --set seed=1 or --set allocators.0.block_size=32"),
-        ("=1", "--set =1: must be key=value, such as --set seed=1 or --set allocators.0.block_size=32"),
-        ("seed=-1", "--set seed=-1: seed must be at least 0, got -1"),
-        ("sead=1", "--set sead=1: unknown key 'sead'; did you mean 'seed'?"),
-        ("seed=010", "--set seed=010: YAML 1.1 reads 010 as an octal number; write it without the leading 0"),
-        ("seed=[1", "--set seed=[1: this is not YAML: expected ',' or ']', but got '<stream end>'"),
-        ("memory.kv_tokns=3", "--set memory.kv_tokns=3: unknown key 'kv_tokns'; did you mean 'kv_tokens'?"),
+@pytest.mark.parametrize(("override", "message"), [
+    ("seed", "--set seed: must be key=value, such as --set seed=1 or --set allocators.0.block_size=32"),
+    ("=1", "--set =1: must be key=value, such as --set seed=1 or --set allocators.0.block_size=32"),
+    ("seed=-1", "--set seed=-1: seed must be at least 0, got -1"),
+    ("sead=1", "--set sead=1: unknown key 'sead'; did you mean 'seed'?"),
+    ("seed=010", "--set seed=010: YAML 1.1 reads 010 as an octal number; write it without the leading 0"),
+    ("seed=[1", "--set seed=[1: this is not YAML: expected ',' or ']', but got '<stream end>'"),
+    ("memory.kv_tokns=3", "--set memory.kv_tokns=3: unknown key 'kv_tokns'; did you mean 'kv_tokens'?"),
+    (
+        "allocators.7.block_size=3",
+        "--set allocators.7.block_size=3: allocators is a list with entries 0 to 1, there is no 7",
+    ),
+    (
+        "max_model_len.x=3",
         (
-            "allocators.7.block_size=3",
-            "--set allocators.7.block_size=3: allocators is a list with entries 0 to 1, there is no 7",
+            "--set max_model_len.x=3: max_model_len is 2048, so max_model_len.x cannot be set; set max_model_len "
+            "as a whole"
         ),
-        (
-            "max_model_len.x=3",
-            (
-                "--set max_model_len.x=3: max_model_len is 2048, so max_model_len.x cannot be set; set max_model_len "
-                "as a whole"
-            ),
-        ),
-        (
-            "allocators.1={kind: paged, block_size: 0}",
-            "--set allocators.1={kind: paged, block_size: 0}: block_size must be at least 1, got 0",
-        ),
-        (
-            "trace.path=/none.csv",
-            "--set trace.path=/none.csv: no trace file '/none.csv'; paths are relative to this config",
-        ),
-    ],
-)
+    ),
+    (
+        "allocators.1={kind: paged, block_size: 0}",
+        "--set allocators.1={kind: paged, block_size: 0}: block_size must be at least 1, got 0",
+    ),
+    (
+        "trace.path=/none.csv",
+        "--set trace.path=/none.csv: no trace file '/none.csv'; paths are relative to this config",
+    ),
+])
 def test_a_mistake_is_told_with_the_override(problems, override, message):
     assert problems(TEXT, override) == [message]
 

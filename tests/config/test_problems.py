@@ -270,88 +270,82 @@ def test_what_is_missing_is_told_with_what_it_takes(problems):
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+@pytest.mark.parametrize(("text", "message"), [
+    (
+        "trace: {path: trace.csv}\nmemory: {kv_tokens: 9}\n",
+        "bad.yaml:1:1: max_model_len is missing, and no model says how long its sequences can be",
+    ),
+    (
+        "trace: {path: trace.csv}\nmemory: {kv_memory: 1GiB}\nmax_model_len: 9\n",
         (
-            "trace: {path: trace.csv}\nmemory: {kv_tokens: 9}\n",
-            "bad.yaml:1:1: max_model_len is missing, and no model says how long its sequences can be",
+            "bad.yaml:2:9: memory in bytes needs a model, to know how many bytes a token takes; give model, or "
+            "kv_tokens"
         ),
+    ),
+    (
+        "trace: {path: trace.csv}\nmodel: {kv_bytes_per_token: 9}\nmemory: {gpu: h200}\nmax_model_len: 9\n",
         (
-            "trace: {path: trace.csv}\nmemory: {kv_memory: 1GiB}\nmax_model_len: 9\n",
-            (
-                "bad.yaml:2:9: memory in bytes needs a model, to know how many bytes a token takes; give model, or "
-                "kv_tokens"
-            ),
+            "bad.yaml:3:15: gpu needs the size of the weights: name a model, or give memory.weights, such as "
+            "weights: 15GiB"
         ),
+    ),
+    (
+        "trace: {path: trace.csv}\nmodel: llama-2-7b\nmemory: {gpu: h200}\nmax_model_len: 4097\n",
         (
-            "trace: {path: trace.csv}\nmodel: {kv_bytes_per_token: 9}\nmemory: {gpu: h200}\nmax_model_len: 9\n",
-            (
-                "bad.yaml:3:15: gpu needs the size of the weights: name a model, or give memory.weights, such as "
-                "weights: 15GiB"
-            ),
+            "bad.yaml:4:16: max_model_len 4097 is more than the 4096 of llama-2-7b; lower it, or give the model "
+            "as {kv_bytes_per_token: N}, which has no limit"
         ),
+    ),
+    (
+        "trace: {path: trace.csv}\nmodel: gpt-oss-20b\nmemory: {gpu: h200}\n",
+        "bad.yaml:2:8: gpt-oss-20b has layers that keep only a window of 128 tokens, which is not modelled "
+        "yet; set max_model_len to 128 or less, or give "
+        "the model as {kv_bytes_per_token: N}",
+    ),
+    (
+        "trace: {path: trace.csv}\nmodel: llama-2-7b\nmemory: {kv_tokens: 9999}\nscheduling: {preemption: swap}\n",
         (
-            "trace: {path: trace.csv}\nmodel: llama-2-7b\nmemory: {gpu: h200}\nmax_model_len: 4097\n",
-            (
-                "bad.yaml:4:16: max_model_len 4097 is more than the 4096 of llama-2-7b; lower it, or give the model "
-                "as {kv_bytes_per_token: N}, which has no limit"
-            ),
+            "bad.yaml:4:26: preemption by swap needs the bandwidth to the host; give swap_bandwidth (bytes per "
+            "second, such as 25GB), or a GPU"
         ),
-        (
-            "trace: {path: trace.csv}\nmodel: gpt-oss-20b\nmemory: {gpu: h200}\n",
-            "bad.yaml:2:8: gpt-oss-20b has layers that keep only a window of 128 tokens, which is not modelled "
-            "yet; set max_model_len to 128 or less, or give "
-            "the model as {kv_bytes_per_token: N}",
-        ),
-        (
-            "trace: {path: trace.csv}\nmodel: llama-2-7b\nmemory: {kv_tokens: 9999}\nscheduling: {preemption: swap}\n",
-            (
-                "bad.yaml:4:26: preemption by swap needs the bandwidth to the host; give swap_bandwidth (bytes per "
-                "second, such as 25GB), or a GPU"
-            ),
-        ),
-        (
-            "trace: {path: trace.csv}\nmodel: llama-2-7b\nmemory: {kv_tokens: 9999}\ndurations: {kind: roofline}\n",
-            "bad.yaml:4:19: kind roofline needs a GPU: name it in memory or in durations; or use linear or fixed",
-        ),
-    ],
-)
+    ),
+    (
+        "trace: {path: trace.csv}\nmodel: llama-2-7b\nmemory: {kv_tokens: 9999}\ndurations: {kind: roofline}\n",
+        "bad.yaml:4:19: kind roofline needs a GPU: name it in memory or in durations; or use linear or fixed",
+    ),
+])
 def test_keys_that_need_one_another_say_so(problems, text, message):
     assert problems(text) == [message]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "bad.yaml:1:1: a config is empty; pagesim config init writes one to start from"),
-        ("# nothing\n", "bad.yaml:1:1: a config is empty; pagesim config init writes one to start from"),
+@pytest.mark.parametrize(("text", "message"), [
+    ("", "bad.yaml:1:1: a config is empty; pagesim config init writes one to start from"),
+    ("# nothing\n", "bad.yaml:1:1: a config is empty; pagesim config init writes one to start from"),
+    (
+        "- 1\n",
+        "bad.yaml:1:1: a config must be a mapping (key: value); pagesim config init writes one to start from",
+    ),
+    ("a: [1\nb: 2\n", "bad.yaml:2:2: this is not YAML: expected ',' or ']', but got ':'"),
+    ("a: 1\n\tb: 2\n", "bad.yaml:2:1: this is not YAML: found character '\\t' that cannot start any token"),
+    ("a: *b\n", "bad.yaml:1:4: this is not YAML: found undefined alias 'b'"),
+    (
+        "a: !!python/none x\n",
         (
-            "- 1\n",
-            "bad.yaml:1:1: a config must be a mapping (key: value); pagesim config init writes one to start from",
+            "bad.yaml:1:4: this is not YAML: could not determine a constructor for the tag "
+            "'tag:yaml.org,2002:python/none'"
         ),
-        ("a: [1\nb: 2\n", "bad.yaml:2:2: this is not YAML: expected ',' or ']', but got ':'"),
-        ("a: 1\n\tb: 2\n", "bad.yaml:2:1: this is not YAML: found character '\\t' that cannot start any token"),
-        ("a: *b\n", "bad.yaml:1:4: this is not YAML: found undefined alias 'b'"),
-        (
-            "a: !!python/none x\n",
-            (
-                "bad.yaml:1:4: this is not YAML: could not determine a constructor for the tag "
-                "'tag:yaml.org,2002:python/none'"
-            ),
-        ),
-        ("a: 1\n---\nb: 2\n", "bad.yaml:2:1: this is not YAML: but found another document"),
-        (
-            "a: \0\n",
-            "bad.yaml: this is not YAML: unacceptable character #x0000: special characters are not allowed",
-        ),
-        ("[" * 5000, "bad.yaml: lists and mappings lie too deep in each other to be read"),
-        (
-            "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
-            + "".join(f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcdefgh", "bcdefghi")),
-            "bad.yaml: more than 100,000 values; aliases (*) count each time",
-        ),
-    ],
-)
+    ),
+    ("a: 1\n---\nb: 2\n", "bad.yaml:2:1: this is not YAML: but found another document"),
+    (
+        "a: \0\n",
+        "bad.yaml: this is not YAML: unacceptable character #x0000: special characters are not allowed",
+    ),
+    ("[" * 5000, "bad.yaml: lists and mappings lie too deep in each other to be read"),
+    (
+        "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
+        + "".join(f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcdefgh", "bcdefghi")),
+        "bad.yaml: more than 100,000 values; aliases (*) count each time",
+    ),
+])
 def test_what_is_not_a_yaml_mapping_is_told_with_its_place(problems, text, message):
     assert problems(text) == [message]

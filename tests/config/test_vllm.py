@@ -15,30 +15,27 @@ def keys(command):
     return {key: value for key, value in data.items() if key != "allocators"}
 
 
-@pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        ("--max-model-len 8192", {"max_model_len": 8192}),
-        ("--max_model_len=16k", {"max_model_len": "16k"}),
-        ("vllm serve meta-llama/Llama-3.1-8B --seed 3", {"model": "meta-llama/Llama-3.1-8B", "seed": 3}),
-        ("--model 'my dir/config.json'", None),
-        (
-            "--gpu-memory-utilization 0.85 -tp 2",
-            {"memory": {"gpu_memory_utilization": 0.85, "tensor_parallel_size": 2}},
-        ),
-        ("--kv-cache-dtype fp8_e4m3 --dtype bfloat16", {"memory": {"kv_cache_dtype": "fp8_e4m3", "dtype": "bfloat16"}}),
-        (
-            "--max-num-seqs 64 --max-num-batched-tokens 2048 --enable-chunked-prefill",
-            {"scheduling": {"max_num_seqs": 64, "max_num_batched_tokens": 2048, "chunked_prefill": True}},
-        ),
-        ("--no-enable-chunked-prefill", {"scheduling": {"chunked_prefill": False}}),
-        ("--preemption-mode swap --swap-space 4", {"scheduling": {"preemption": "swap", "swap_space": "4GiB"}}),
-        ("--kv-cache-memory-bytes 12884901888", {"memory": {"kv_memory": 12_884_901_888}}),
-        ("--quantization fp8", {"memory": {"dtype": "fp8"}}),
-        ("--trust-remote-code --port 8000 --served-model-name x --disable-log-requests", {}),
-        ("", {}),
-    ],
-)
+@pytest.mark.parametrize(("command", "expected"), [
+    ("--max-model-len 8192", {"max_model_len": 8192}),
+    ("--max_model_len=16k", {"max_model_len": "16k"}),
+    ("vllm serve meta-llama/Llama-3.1-8B --seed 3", {"model": "meta-llama/Llama-3.1-8B", "seed": 3}),
+    ("--model 'my dir/config.json'", None),
+    (
+        "--gpu-memory-utilization 0.85 -tp 2",
+        {"memory": {"gpu_memory_utilization": 0.85, "tensor_parallel_size": 2}},
+    ),
+    ("--kv-cache-dtype fp8_e4m3 --dtype bfloat16", {"memory": {"kv_cache_dtype": "fp8_e4m3", "dtype": "bfloat16"}}),
+    (
+        "--max-num-seqs 64 --max-num-batched-tokens 2048 --enable-chunked-prefill",
+        {"scheduling": {"max_num_seqs": 64, "max_num_batched_tokens": 2048, "chunked_prefill": True}},
+    ),
+    ("--no-enable-chunked-prefill", {"scheduling": {"chunked_prefill": False}}),
+    ("--preemption-mode swap --swap-space 4", {"scheduling": {"preemption": "swap", "swap_space": "4GiB"}}),
+    ("--kv-cache-memory-bytes 12884901888", {"memory": {"kv_memory": 12_884_901_888}}),
+    ("--quantization fp8", {"memory": {"dtype": "fp8"}}),
+    ("--trust-remote-code --port 8000 --served-model-name x --disable-log-requests", {}),
+    ("", {}),
+])
 def test_a_flag_is_its_key(command, expected):
     if expected is None:
         assert keys(command)["model"].endswith("/my dir/config.json")
@@ -59,30 +56,27 @@ def test_blocks_win_over_utilization_as_they_do_in_vllm():
         "memory": {"num_gpu_blocks_override": 2587}}
 
 
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        ("--max-modellen 3", "--from-vllm: unknown flag --max-modellen; did you mean --max-model-len?"),
+@pytest.mark.parametrize(("command", "message"), [
+    ("--max-modellen 3", "--from-vllm: unknown flag --max-modellen; did you mean --max-model-len?"),
+    (
+        "--xyzzy",
+        "--from-vllm: unknown flag --xyzzy; taken are --model, --max-model-len, --seed, "
+        "--gpu-memory-utilization, --tensor-parallel-size, --tp, "
+        "--kv-cache-dtype, --dtype, --num-gpu-blocks-override, --kv-cache-memory-bytes, --max-num-seqs, "
+        "--max-num-batched-tokens, --preemption-mode, "
+        "--swap-space, --enable-chunked-prefill, --no-enable-chunked-prefill, --block-size",
+    ),
+    ("--max-model-len", "--from-vllm: --max-model-len needs a value"),
+    ("--seed --dtype bf16", "--from-vllm: --seed needs a value"),
+    ("--model 'x", '--from-vllm: No closing quotation in "--model \'x"'),
+    (
+        "--quantization awq",
         (
-            "--xyzzy",
-            "--from-vllm: unknown flag --xyzzy; taken are --model, --max-model-len, --seed, "
-            "--gpu-memory-utilization, --tensor-parallel-size, --tp, "
-            "--kv-cache-dtype, --dtype, --num-gpu-blocks-override, --kv-cache-memory-bytes, --max-num-seqs, "
-            "--max-num-batched-tokens, --preemption-mode, "
-            "--swap-space, --enable-chunked-prefill, --no-enable-chunked-prefill, --block-size",
+            "--from-vllm --quantization awq: only fp8 says how large the weights are; leave it out and give "
+            "--set memory.weights=SIZE"
         ),
-        ("--max-model-len", "--from-vllm: --max-model-len needs a value"),
-        ("--seed --dtype bf16", "--from-vllm: --seed needs a value"),
-        ("--model 'x", '--from-vllm: No closing quotation in "--model \'x"'),
-        (
-            "--quantization awq",
-            (
-                "--from-vllm --quantization awq: only fp8 says how large the weights are; leave it out and give "
-                "--set memory.weights=SIZE"
-            ),
-        ),
-    ],
-)
+    ),
+])
 def test_a_flag_that_cannot_be_taken_is_an_error(command, message):
     with pytest.raises(ConfigError) as error:
         vllm_overrides(command, empty("here"))

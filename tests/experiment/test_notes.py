@@ -69,13 +69,10 @@ def test_a_run_ended_by_until_s_says_so(tmp_path):
     assert "nothing completed: 1 unfinished when the run ended; raise trace.until_s" in warning
 
 
-@pytest.mark.parametrize(
-    "column, value, sentence",
-    [
-        ("num_samples", 2, "parallel samples (num_samples) are independent sequences here"),
-        ("prefix_ids", "7 8", "prefix ids are not used"),
-    ],
-)
+@pytest.mark.parametrize("column, value, sentence", [
+    ("num_samples", 2, "parallel samples (num_samples) are independent sequences here"),
+    ("prefix_ids", "7 8", "prefix ids are not used"),
+])
 def test_what_is_read_but_not_simulated_is_said(tmp_path, column, value, sentence):
     config = write_experiment(tmp_path, rows=((0, 20, 5, value),),
                               columns=f"arrival_s,prompt_tokens,output_tokens,{column}", allocators=PAGED)

@@ -8,36 +8,33 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'pagesim[kernel]'")
 pytest.importorskip("triton", reason="triton is not installed: pip install 'pagesim[kernel]' on Linux")
 
+from cases import make_case
 from launching import RAGGED, check, run
 
-from pagesim.kernels.cases import make_case
 from pagesim.kernels.dispatch import paged_decode, plan_decode
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(
-    "block_size, layout, dtype, heads, q_len, head_dim",
-    [
-        (16, "NHD", "bfloat16", (32, 8), 1, 128),
-        (16, "HND", "bfloat16", (32, 8), 1, 128),
-        (32, "NHD", "float16", (32, 8), 4, 128),
-        (48, "HND", "bfloat16", (56, 8), 2, 128),
-        (64, "NHD", "bfloat16", (32, 32), 1, 128),
-        (256, "HND", "float16", (16, 16), 3, 128),
-        (16, "NHD", "bfloat16", (4, 4), 1, 128),
-        (16, "HND", "float16", (96, 12), 2, 128),
-        (16, "NHD", "bfloat16", (128, 8), 1, 128),
-        (16, "NHD", "bfloat16", (32, 8), 1, 64),
-        (64, "HND", "float16", (20, 4), 3, 64),
-        (128, "NHD", "float16", (24, 8), 5, 128),
-        (1, "NHD", "bfloat16", (32, 8), 1, 128),
-        (1, "HND", "float16", (20, 4), 2, 64),
-        (8, "HND", "bfloat16", (32, 8), 4, 128),
-        (3, "NHD", "bfloat16", (16, 16), 1, 64),
-        (24, "NHD", "float16", (28, 4), 2, 128),
-        (40, "HND", "bfloat16", (32, 32), 1, 128),
-    ],
-)
+@pytest.mark.parametrize("block_size, layout, dtype, heads, q_len, head_dim", [
+    (16, "NHD", "bfloat16", (32, 8), 1, 128),
+    (16, "HND", "bfloat16", (32, 8), 1, 128),
+    (32, "NHD", "float16", (32, 8), 4, 128),
+    (48, "HND", "bfloat16", (56, 8), 2, 128),
+    (64, "NHD", "bfloat16", (32, 32), 1, 128),
+    (256, "HND", "float16", (16, 16), 3, 128),
+    (16, "NHD", "bfloat16", (4, 4), 1, 128),
+    (16, "HND", "float16", (96, 12), 2, 128),
+    (16, "NHD", "bfloat16", (128, 8), 1, 128),
+    (16, "NHD", "bfloat16", (32, 8), 1, 64),
+    (64, "HND", "float16", (20, 4), 3, 64),
+    (128, "NHD", "float16", (24, 8), 5, 128),
+    (1, "NHD", "bfloat16", (32, 8), 1, 128),
+    (1, "HND", "float16", (20, 4), 2, 64),
+    (8, "HND", "bfloat16", (32, 8), 4, 128),
+    (3, "NHD", "bfloat16", (16, 16), 1, 64),
+    (24, "NHD", "float16", (28, 4), 2, 128),
+    (40, "HND", "bfloat16", (32, 32), 1, 128),
+])
 def test_the_hopper_kernel_is_right_for_ragged_lengths(hopper, block_size, layout, dtype, heads, q_len, head_dim):
     case = make_case(RAGGED, num_q_heads=heads[0], num_kv_heads=heads[1], head_dim=head_dim, q_len=q_len,
                      dtype=getattr(torch, dtype), block_size=block_size, layout=layout, device="cuda",
@@ -46,22 +43,19 @@ def test_the_hopper_kernel_is_right_for_ragged_lengths(hopper, block_size, layou
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(
-    "block_size, group, head_dim, dtype, layout",
-    [
-        (1, 4, 128, "bfloat16", "NHD"),
-        (3, 1, 64, "float16", "HND"),
-        (8, 8, 128, "bfloat16", "HND"),
-        (16, 24, 80, "bfloat16", "NHD"),
-        (24, 3, 96, "float16", "NHD"),
-        (64, 5, 192, "bfloat16", "HND"),
-        (256, 7, 256, "float16", "NHD"),
-        (16, 71, 64, "float16", "NHD"),
-        (16, 4, 128, "float32", "NHD"),
-        (5, 1, 256, "float32", "HND"),
-        (16, 4, 128, "float16", "HND"),
-    ],
-)
+@pytest.mark.parametrize("block_size, group, head_dim, dtype, layout", [
+    (1, 4, 128, "bfloat16", "NHD"),
+    (3, 1, 64, "float16", "HND"),
+    (8, 8, 128, "bfloat16", "HND"),
+    (16, 24, 80, "bfloat16", "NHD"),
+    (24, 3, 96, "float16", "NHD"),
+    (64, 5, 192, "bfloat16", "HND"),
+    (256, 7, 256, "float16", "NHD"),
+    (16, 71, 64, "float16", "NHD"),
+    (16, 4, 128, "float32", "NHD"),
+    (5, 1, 256, "float32", "HND"),
+    (16, 4, 128, "float16", "HND"),
+])
 @pytest.mark.parametrize("q_len", [1, 4])
 def test_the_general_kernel_is_right_for_ragged_lengths(block_size, group, head_dim, dtype, layout, q_len):
     case = make_case(RAGGED, num_q_heads=2 * group, num_kv_heads=2, head_dim=head_dim, q_len=q_len,
@@ -70,17 +64,14 @@ def test_the_general_kernel_is_right_for_ragged_lengths(block_size, group, head_
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(
-    "window, softcap, scales, cache",
-    [
-        (0, None, (1, 1), None),
-        (64, None, (1, 1), None),
-        (100, 30.0, (1, 1), None),
-        (None, 5.0, (1, 1), None),
-        (None, None, (0.5, 2.0), "float8_e4m3fn"),
-        (64, 20.0, (0.25, 3.0), "float8_e4m3fn"),
-    ],
-)
+@pytest.mark.parametrize("window, softcap, scales, cache", [
+    (0, None, (1, 1), None),
+    (64, None, (1, 1), None),
+    (100, 30.0, (1, 1), None),
+    (None, 5.0, (1, 1), None),
+    (None, None, (0.5, 2.0), "float8_e4m3fn"),
+    (64, 20.0, (0.25, 3.0), "float8_e4m3fn"),
+])
 def test_the_general_kernel_is_right_with_windows_soft_caps_and_an_fp8_cache(window, softcap, scales, cache):
     case = make_case(RAGGED, num_q_heads=8, num_kv_heads=2, head_dim=128, q_len=3, dtype=torch.bfloat16, window=window,
                      softcap=softcap, k_scale=scales[0], v_scale=scales[1], cache_dtype=cache and getattr(torch, cache),
@@ -137,16 +128,13 @@ def test_logits_far_below_any_sentinel_are_not_taken_for_masked(hopper, kernel):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(
-    "kernel, block_size, num_kv_heads, head_dim",
-    [
-        ("hopper", 16, 8, 128),
-        ("hopper", 1, 8, 128),
-        ("hopper", 1, 4, 64),  # more blocks than 2^23
-        ("general", 16, 8, 128),
-        ("general", 1, 8, 128),
-    ],
-)
+@pytest.mark.parametrize("kernel, block_size, num_kv_heads, head_dim", [
+    ("hopper", 16, 8, 128),
+    ("hopper", 1, 8, 128),
+    ("hopper", 1, 4, 64),  # more blocks than 2^23
+    ("general", 16, 8, 128),
+    ("general", 1, 8, 128),
+])
 @pytest.mark.parametrize("elements", [2**31, 2**32])
 def test_blocks_at_the_end_of_a_pool_past_2_to_the_31_and_32_elements_are_read_right(
     hopper, kernel, block_size, num_kv_heads, head_dim, elements

@@ -6,30 +6,19 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'pagesim[kernel]'")
 pytest.importorskip("triton", reason="triton is not installed: pip install 'pagesim[kernel]' on Linux")
 
+from cases import make_case
 from launching import check, run
 
-from pagesim.kernels.cases import make_case
 from pagesim.kernels.dispatch import paged_decode, plan_decode, why_general
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel", ["hopper", "general"])
 def test_a_replayed_graph_follows_changed_lengths_tables_and_plans(hopper, kernel):
-    batches = [
-        make_case(
-            lengths,
-            num_q_heads=32,
-            num_kv_heads=8,
-            head_dim=128,
-            dtype=torch.bfloat16,
-            device="cuda",
-            seed=seed,
-            spare_blocks=3,
-        )
-        for seed, lengths in enumerate(
-            [[2048] * 24, [40_000] + [5] * 23, [0, 1, 17, 4000] * 6, [2048] * 24, [100] * 24]
-        )
-    ]
+    batches = [make_case(lengths, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda",
+                         seed=seed)
+               for seed, lengths in enumerate([[2048] * 24, [40_000] + [5] * 23, [0, 1, 17, 4000] * 6, [2048] * 24,
+                                               [100] * 24])]
     largest = max(batches, key=lambda c: c.k_cache.numel())
     k, v = torch.empty_like(largest.k_cache), torch.empty_like(largest.v_cache)
     table = torch.zeros((24, max(c.block_table.shape[1] for c in batches)), dtype=torch.int32, device="cuda")

@@ -5,7 +5,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'pagesim[kernel]'")
 pytest.importorskip("triton", reason="triton is not installed: pip install 'pagesim[kernel]' on Linux")
 
-from pagesim.kernels.cases import make_case
+from cases import make_case
+
 from pagesim.kernels.check import compare
 from pagesim.kernels.dispatch import paged_prefill, why_general_prefill
 

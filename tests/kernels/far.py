@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-
-from pagesim.kernels.cases import Case
+from cases import Case
 
 # Block size, first block, and stride between blocks in elements, of 64 elements a token.
 FAR = [

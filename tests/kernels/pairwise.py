@@ -22,6 +22,11 @@ def pairwise(factors: dict[str, list]) -> list[dict]:
     return rows
 
 
+def label(row: dict) -> str:
+    """A row as a test's name."""
+    return "-".join(str(value).replace("torch.", "").replace(" ", "") for value in row.values())
+
+
 def _pairs(names: list[str], row: dict[str, int]) -> list[tuple]:
     chosen = [name for name in names if name in row]
     return [(a, row[a], b, row[b]) for a, b in combinations(chosen, 2)]

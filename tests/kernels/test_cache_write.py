@@ -5,7 +5,7 @@ pytest.importorskip("triton", reason="the kernels need triton")
 
 from far import FAR, far_like
 from guarded import guarded
-from pairwise import pairwise
+from pairwise import label, pairwise
 
 from pagesim.errors import InputError
 from pagesim.kernels.cache_write import write_cache
@@ -34,8 +34,7 @@ MATRIX = pairwise({
 })
 
 
-@pytest.mark.parametrize("row", MATRIX,
-                         ids=lambda row: "-".join(str(v).replace("torch.", "").replace(" ", "") for v in row.values()))
+@pytest.mark.parametrize("row", MATRIX, ids=label)
 def test_each_token_lands_in_its_slot_and_no_other_slot_changes(row, device):
     (dtype, cache_dtype), b, layout = row["dtypes"], row["block_size"], row["layout"]
     num_tokens = {"b - 1": b - 1, "b": b, "b + 1": b + 1, "2 b + 75": 2 * b + 75}.get(row["num_tokens"],

@@ -9,12 +9,12 @@ import pytest
 torch = pytest.importorskip("torch", reason="the kernels need torch")
 pytest.importorskip("triton", reason="the kernels need triton")
 
+from cases import Case, make_case
 from far import FAR, address_space, far_case
 from guarded import guarded
-from pairwise import pairwise
+from pairwise import label, pairwise
 
 from pagesim.errors import InputError
-from pagesim.kernels.cases import Case, make_case
 from pagesim.kernels.check import compare
 from pagesim.kernels.decode import Workspace, decode, make_workspace
 from pagesim.kernels.split import Split, split
@@ -53,8 +53,7 @@ MATRIX = pairwise({
 })
 
 
-@pytest.mark.parametrize("row", MATRIX,
-                         ids=lambda row: "-".join(str(v).replace("torch.", "").replace(" ", "") for v in row.values()))
+@pytest.mark.parametrize("row", MATRIX, ids=label)
 def test_decode_equals_the_definition_and_never_sees_poison(row, device):
     dtype, cache_dtype = row["dtypes"]
     case = make_case(ragged(row["block_size"]), num_q_heads=row["group"] * row["num_kv_heads"],

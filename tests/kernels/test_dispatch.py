@@ -6,9 +6,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'pagesim[kernel]'")
 pytest.importorskip("triton", reason="triton is not installed: pip install 'pagesim[kernel]' on Linux")
 
+from cases import make_case
+
 from pagesim.errors import InputError
 from pagesim.kernels import dispatch
-from pagesim.kernels.cases import make_case
 from pagesim.kernels.check import compare
 from pagesim.kernels.dispatch import paged_decode, plan_decode, why_general
 

@@ -8,12 +8,12 @@ import pytest
 torch = pytest.importorskip("torch", reason="the kernels need torch")
 pytest.importorskip("triton", reason="the kernels need triton")
 
+from cases import Case, make_case
 from far import FAR, address_space, far_case
 from guarded import guarded
-from pairwise import pairwise
+from pairwise import label, pairwise
 
 from pagesim.errors import InputError
-from pagesim.kernels.cases import Case, make_case
 from pagesim.kernels.check import compare
 from pagesim.kernels.decode import Workspace, make_workspace
 from pagesim.kernels.mla import decode_mla
@@ -57,8 +57,7 @@ MATRIX = pairwise({
 })
 
 
-@pytest.mark.parametrize("row", MATRIX,
-                         ids=lambda row: "-".join(str(v).replace("torch.", "").replace(" ", "") for v in row.values()))
+@pytest.mark.parametrize("row", MATRIX, ids=label)
 def test_latent_decode_equals_the_definition_and_never_sees_poison(row, device):
     b = row["block_size"]
     latent_dim, rope_dim = row["dims"]

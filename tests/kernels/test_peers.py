@@ -6,8 +6,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'pagesim[kernel]'")
 pytest.importorskip("triton", reason="triton is not installed: pip install 'pagesim[kernel]' on Linux")
 
+from cases import make_case
+
 from pagesim.kernels.bench import DTYPES
-from pagesim.kernels.cases import make_case
 from pagesim.kernels.check import compare
 from pagesim.kernels.peers import PREPARE, Batch, NotHere, _prefill
 from pagesim.kernels.workloads import Workload

@@ -7,11 +7,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="the kernels need torch")
 pytest.importorskip("triton", reason="the kernels need triton")
 
+from cases import Case, make_case
 from far import FAR, far_case
 from guarded import guarded
-from pairwise import pairwise
+from pairwise import label, pairwise
 
-from pagesim.kernels.cases import Case, make_case
 from pagesim.kernels.check import compare
 from pagesim.kernels.prefill import prefill
 
@@ -64,8 +64,7 @@ def chunks(kind: str, lengths: list[int]) -> list[int]:
             "last": [min(n, 5 * (i % 4)) for i, n in enumerate(lengths)]}[kind]
 
 
-@pytest.mark.parametrize("row", MATRIX,
-                         ids=lambda row: "-".join(str(v).replace("torch.", "").replace(" ", "") for v in row.values()))
+@pytest.mark.parametrize("row", MATRIX, ids=label)
 def test_prefill_equals_the_definition_and_never_sees_poison(row, device):
     dtype, cache_dtype = row["dtypes"]
     b = row["block_size"]

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="the kernels need torch")
 
-from pagesim.kernels.cases import make_case
+from cases import make_case
+
 from pagesim.kernels.reference import attention, blockwise_attention, gather, paged_attention, visible
 
 

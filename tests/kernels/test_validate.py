@@ -4,8 +4,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="the kernels need torch")
 pytest.importorskip("triton", reason="the kernels need triton")
 
+from cases import make_case
+
 from pagesim.errors import InputError
-from pagesim.kernels.cases import make_case
 from pagesim.kernels.decode import decode
 from pagesim.kernels.prefill import prefill
 from pagesim.kernels.split import split

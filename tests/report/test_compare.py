@@ -60,20 +60,17 @@ def test_a_measured_timeline_is_read_by_its_usual_names_in_its_units(tmp_path):
     assert read_measured(path) == Gauges(*[pytest.approx(value) for value in (0.5, 1, 0, 0.25)])
 
 
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        (
-            "t,running,waiting\n1,2,3\n",
-            "measured.csv:1: no column for KV cache use: found t, running, waiting; it may be named kv_cache_pct",
-        ),
-        ("t,running,waiting,kv_pct\n1,2,3,4\n2,x,3,4\n", "measured.csv:3: column 2 must be a finite number, got 'x'"),
-        ("t,running,waiting,kv_pct\n1,2,nan,4\n", "measured.csv:2: column 3 must be a finite number, got 'nan'"),
-        ("t,running,waiting,kv_pct\n1,2\n", "measured.csv:2: column 3 must be a finite number, got ''"),
-        ("t,running,waiting,kv_pct\n", "measured.csv: no rows below the header"),
-        ("", "measured.csv:1: no column for time: found nothing"),
-    ],
-)
+@pytest.mark.parametrize("text, message", [
+    (
+        "t,running,waiting\n1,2,3\n",
+        "measured.csv:1: no column for KV cache use: found t, running, waiting; it may be named kv_cache_pct",
+    ),
+    ("t,running,waiting,kv_pct\n1,2,3,4\n2,x,3,4\n", "measured.csv:3: column 2 must be a finite number, got 'x'"),
+    ("t,running,waiting,kv_pct\n1,2,nan,4\n", "measured.csv:2: column 3 must be a finite number, got 'nan'"),
+    ("t,running,waiting,kv_pct\n1,2\n", "measured.csv:2: column 3 must be a finite number, got ''"),
+    ("t,running,waiting,kv_pct\n", "measured.csv: no rows below the header"),
+    ("", "measured.csv:1: no column for time: found nothing"),
+])
 def test_a_bad_measured_timeline_is_refused_with_its_place(tmp_path, text, message):
     path = tmp_path / "measured.csv"
     path.write_text(text)

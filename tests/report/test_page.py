@@ -180,22 +180,19 @@ def test_a_million_requests_or_a_dozen_cases_stay_below_two_megabytes(tmp_path):
     assert len(page_of(run).encode()) <= 2_000_000
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (
-            lambda run: (run / "metrics.json").unlink(),
-            r"metrics\.json: No such file or directory; a run folder is what",
-        ),
-        (
-            lambda run: (run / "timeline.csv").unlink(),
-            r"timeline\.csv: No such file or directory; the run folder is not",
-        ),
-        (lambda run: (run / "timeline.csv").write_text("a,b\n1,x\n"), r"timeline\.csv: not a timeline: "),
-        (lambda run: (run / "events.json").write_text("{}"), r"events\.json: not the events of a case: KeyError"),
-        (lambda run: (run / "events.json").write_text("[1"), r"events\.json: not the events of a case: "),
-    ],
-)
+@pytest.mark.parametrize(("damage", "message"), [
+    (
+        lambda run: (run / "metrics.json").unlink(),
+        r"metrics\.json: No such file or directory; a run folder is what",
+    ),
+    (
+        lambda run: (run / "timeline.csv").unlink(),
+        r"timeline\.csv: No such file or directory; the run folder is not",
+    ),
+    (lambda run: (run / "timeline.csv").write_text("a,b\n1,x\n"), r"timeline\.csv: not a timeline: "),
+    (lambda run: (run / "events.json").write_text("{}"), r"events\.json: not the events of a case: KeyError"),
+    (lambda run: (run / "events.json").write_text("[1"), r"events\.json: not the events of a case: "),
+])
 def test_a_damaged_run_folder_is_an_error_that_names_the_file(tmp_path, damage, message):
     run = make_run(tmp_path, allocators="[{kind: paged}]")
     damage(run)
