@@ -18,6 +18,7 @@ from pagesim.experiment.processes import run_in_processes
 from pagesim.experiment.environment import environment
 from pagesim.report.files import json_text, write_text
 from pagesim.report.folder import FILES, case_folder, config_text, finished_case, forget_case
+from pagesim.trace.source_file import sha256
 
 if TYPE_CHECKING:
     from pagesim.config import Case, Experiment
@@ -98,17 +99,10 @@ def content_address(case: "Case") -> str:
 def _finished(tasks: list[Task]) -> dict[int, Outcome]:
     found = {}
     for task in tasks:
-        entry = finished_case(task.folder, task.key)
-        if entry is not None and entry["trace"]["sha256"] == _sha256(Path(task.case.trace.path)):
+        entry, path = finished_case(task.folder, task.key), Path(task.case.trace.path)
+        if entry is not None and path.is_file() and entry["trace"]["sha256"] == sha256(path):
             found[task.index] = Outcome(entry | {"name": task.case.name})
     return found
-
-
-def _sha256(path: Path) -> str | None:
-    if not path.is_file():
-        return None
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _make(folder: Path, experiment: "Experiment") -> None:
