@@ -3,29 +3,11 @@
 from collections.abc import Callable
 
 from pagesim.report.colours import DARK, PAPER_COLOURS, TEXTBOOK_COLOURS
-from pagesim.report.figures import percent, shown_window
+from pagesim.report.figures import paper_shares, percent, shown_window, textbook_shares
 from pagesim.report.svg import Box, drawing, scale, tag, text
 
 _WIDTH, _ROW, _BAR = 470, 44, 20
 _LEAST_LABELLED = 0.09  # a narrower piece has no room for its number
-
-
-def paper_shares(case: dict) -> dict[str, float] | None:
-    """As Figure 2 of the PagedAttention paper, over ``shown_window``."""
-    return case["sosp23"][shown_window(case)]
-
-
-def textbook_shares(case: dict) -> dict[str, float] | None:
-    """Used, internal, external and free, over the same window (semantics.md §4)."""
-    parts = case["ledger"][shown_window(case)]
-    if parts is None:
-        return None
-    return {
-        "used": parts["token_states"],
-        "internal": parts["reserved"] + parts["overreserved"] + parts["rounding"],
-        "external": parts["stranded"] + parts["remainder"],
-        "free": parts["cached"] + parts["idle"],
-    }
 
 
 CONVENTIONS = (

@@ -50,13 +50,26 @@ def shown_window(case: dict) -> str:
     return "saturated" if case["ledger"]["saturated"] else "busy"
 
 
-def _share(case: dict, *parts: str, window: str = "busy") -> float | None:
-    shares = case["ledger"][window]
-    return None if shares is None else sum(shares[part] for part in parts)
+def paper_shares(case: dict) -> dict[str, float] | None:
+    """As Figure 2 of the PagedAttention paper, over ``shown_window``."""
+    return case["sosp23"][shown_window(case)]
+
+
+def textbook_shares(case: dict) -> dict[str, float] | None:
+    """Used, internal, external and free, over the same window."""
+    parts = case["ledger"][shown_window(case)]
+    if parts is None:
+        return None
+    return {
+        "used": parts["token_states"],
+        "internal": parts["reserved"] + parts["overreserved"] + parts["rounding"],
+        "external": parts["stranded"] + parts["remainder"],
+        "free": parts["cached"] + parts["idle"],
+    }
 
 
 def _part(part: str) -> Callable[[dict], str]:
-    return lambda case: percent(_share(case, part))
+    return lambda case: percent((case["ledger"]["busy"] or {}).get(part))
 
 
 def _count(key: str) -> Callable[[dict], str]:
@@ -80,11 +93,11 @@ def _extfrag_index(case: dict) -> str:
 
 
 def _paper(key: str) -> Callable[[dict], str]:
-    return lambda case: percent((case["sosp23"][shown_window(case)] or {}).get(key))
+    return lambda case: percent((paper_shares(case) or {}).get(key))
 
 
-def _textbook(*parts: str) -> Callable[[dict], str]:
-    return lambda case: percent(_share(case, *parts, window=shown_window(case)))
+def _textbook(key: str) -> Callable[[dict], str]:
+    return lambda case: percent((textbook_shares(case) or {}).get(key))
 
 
 def _latency(name: str, key: str) -> Callable[[dict], str]:
@@ -125,10 +138,7 @@ _TEXTBOOK = Group(
     "As a textbook, %",
     (
         Figure("window", shown_window),
-        Figure("used", _textbook("token_states")),
-        Figure("internal", _textbook("reserved", "overreserved", "rounding")),
-        Figure("external", _textbook("stranded", "remainder")),
-        Figure("free", _textbook("cached", "idle")),
+        *(Figure(part, _textbook(part)) for part in ("used", "internal", "external", "free")),
     ),
 )
 _RARE_COUNTERS = ("recomputed_tokens", "swapped_blocks", "swap_fallbacks", "copied_tokens", "failed_growths")

@@ -7,10 +7,10 @@ import numpy as np
 from pagesim.errors import InputError
 
 
-def _refuse_unless_positive(**values: float) -> None:
+def refuse_unless_positive(what: str, **values: float) -> None:
     for name, value in values.items():
         if not 0 < value < float("inf"):
-            raise InputError(f"{name} of a length distribution must be finite and above 0, got {value}")
+            raise InputError(f"{name} of {what} must be finite and above 0, got {value}")
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Constant:
     tokens: float
 
     def __post_init__(self) -> None:
-        _refuse_unless_positive(tokens=self.tokens)
+        refuse_unless_positive("a length distribution", tokens=self.tokens)
 
     def draw(self, rng: np.random.Generator, num: int) -> np.ndarray:
         return np.full(num, self.tokens)
@@ -34,7 +34,7 @@ class Lognormal:
     sigma: float
 
     def __post_init__(self) -> None:
-        _refuse_unless_positive(mean=self.mean, sigma=self.sigma)
+        refuse_unless_positive("a length distribution", mean=self.mean, sigma=self.sigma)
 
     def draw(self, rng: np.random.Generator, num: int) -> np.ndarray:
         return rng.lognormal(np.log(self.mean) - self.sigma**2 / 2, self.sigma, num)
@@ -48,7 +48,7 @@ class Gamma:
     cv: float
 
     def __post_init__(self) -> None:
-        _refuse_unless_positive(mean=self.mean, cv=self.cv)
+        refuse_unless_positive("a length distribution", mean=self.mean, cv=self.cv)
 
     def draw(self, rng: np.random.Generator, num: int) -> np.ndarray:
         return rng.gamma(self.cv**-2, self.mean * self.cv**2, num)
@@ -65,7 +65,7 @@ class Quantiles:
         rising = shares == sorted(set(shares)) and tokens == sorted(tokens)
         if not rising or [*shares[:1], *shares[-1:]] != [0, 1]:
             raise InputError(f"quantiles must rise from share 0 to share 1, like 0=1,0.5=100,1=2000, got {self.points}")
-        _refuse_unless_positive(tokens=tokens[0], most_tokens=tokens[-1])
+        refuse_unless_positive("a length distribution", tokens=tokens[0], most_tokens=tokens[-1])
 
     def draw(self, rng: np.random.Generator, num: int) -> np.ndarray:
         return np.interp(rng.random(num), *zip(*self.points))

@@ -7,7 +7,7 @@ import numpy as np
 from pagesim.core.units import ceil_div
 from pagesim.errors import InputError
 from pagesim.trace.arrivals import draw_arrivals
-from pagesim.trace.lengths import Lengths
+from pagesim.trace.lengths import Lengths, refuse_unless_positive
 from pagesim.trace.trace import Source, Trace
 
 _ATTEMPTS = 1000
@@ -41,7 +41,7 @@ class Steady:
     cv: float = 1.0
 
     def __post_init__(self) -> None:
-        _refuse_unless_positive(rate=self.rate, cv=self.cv)
+        refuse_unless_positive("an arrival process", rate=self.rate, cv=self.cv)
 
     def draw(self, rng: np.random.Generator, num: int) -> np.ndarray:
         return draw_arrivals(rng, num, self.rate, self.cv)
@@ -60,7 +60,7 @@ class Bursty:
     off_s: float
 
     def __post_init__(self) -> None:
-        _refuse_unless_positive(rate=self.rate, on_s=self.on_s, off_s=self.off_s)
+        refuse_unless_positive("an arrival process", rate=self.rate, on_s=self.on_s, off_s=self.off_s)
 
     def draw(self, rng: np.random.Generator, num: int) -> np.ndarray:
         # On a clock that stands still in the quiet.
@@ -181,9 +181,3 @@ def _by_appearance(keys: np.ndarray) -> np.ndarray:
     rank = np.empty(len(first), dtype=np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
     return rank[which]
-
-
-def _refuse_unless_positive(**values: float) -> None:
-    for name, value in values.items():
-        if not 0 < value < float("inf"):
-            raise InputError(f"{name} of an arrival process must be finite and above 0, got {value}")

@@ -9,7 +9,7 @@ from run_folders import make_run
 
 from pagesim.errors import InputError
 from pagesim.report.address_map import address_map
-from pagesim.report.bars import textbook_shares
+from pagesim.report.figures import textbook_shares
 from pagesim.report.loaded import load_runs
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'pagesim[report]'")
