@@ -8,6 +8,7 @@ import numpy as np
 
 from pagesim.errors import InputError
 from pagesim.report.files import flat
+from pagesim.report.loaded import GAUGES, timeline
 
 # The usual names of a measured timeline's columns, without a "vllm:" before them, and what one unit of it is.
 _TIME_COLUMNS = {"t": 1.0, "time": 1.0, "time_s": 1.0, "t_s": 1.0, "elapsed_s": 1.0, "time_ms": 1e-3, "t_ms": 1e-3}
@@ -125,17 +126,10 @@ def read_timeline(path: Path) -> Gauges:
     """The ``timeline.csv`` of a run folder, at the start of each of its rows.
 
     Raises:
-        InputError: the file is not there.
+        InputError: the file is missing or not a timeline.
     """
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            rows = [[float(row[name] or "nan")
-                     for name in ("start_s", "duration_s", "mean_running", "mean_waiting", "block_use_share")]
-                    for row in csv.DictReader(file)]
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; the run folder of an interrupted case has no timeline") from error
-    table = np.array(rows).reshape(-1, 5).T
-    return _with_gaps(table[0], table[0] + table[1], Gauges(table[0], *table[2:]))
+    start_s, duration_s, *gauges = map(timeline(path).__getitem__, GAUGES)
+    return _with_gaps(start_s, start_s + duration_s, Gauges(start_s, *gauges))
 
 
 def _with_gaps(start_s: np.ndarray, end_s: np.ndarray, rows: Gauges) -> Gauges:

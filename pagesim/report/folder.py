@@ -89,4 +89,6 @@ def read_document(run: Path) -> dict:
     if found != SCHEMA_VERSION:
         raise InputError(
             f"{path}: schema_version is {found}, this pagesim reads {SCHEMA_VERSION}; run the simulation again")
+    if "cases" not in document or "failed" not in document:
+        raise InputError(f"{path}: not the metrics.json of a run: it has no cases")
     return document

@@ -2,14 +2,19 @@
 
 import csv
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
 from pagesim.engine.ownership import NOBODY, Ownership
 from pagesim.errors import InputError
 from pagesim.report.folder import case_folder, read_document
+
+GAUGES = ("start_s", "duration_s", "mean_running", "mean_waiting", "block_use_share")
 
 
 @dataclass(frozen=True)
@@ -27,15 +32,7 @@ class LoadedCase:
         Raises:
             InputError: the file is missing or not a timeline.
         """
-        path = self.folder / "timeline.csv"
-        with _opened(path) as file:
-            rows = csv.reader(file)
-            names = next(rows, [])
-            try:
-                values = np.array([[float(cell or "nan") for cell in row] for row in rows]).reshape(-1, len(names))
-            except ValueError as error:
-                raise InputError(f"{path}: not a timeline: {error}; run the simulation again") from error
-        return dict(zip(names, values.T))
+        return timeline(self.folder / "timeline.csv")
 
     def ownership(self) -> Ownership:
         """Who owned what in the recorded steps.
@@ -43,18 +40,14 @@ class LoadedCase:
         Raises:
             InputError: ``events.json`` is missing or damaged.
         """
-        path = self.folder / "events.json"
-        try:
-            with _opened(path) as file:
-                events = json.load(file)
+        with _opened(self.folder / "events.json", "the events of a case") as file:
+            events = json.load(file)
             changes = events["changes"]
             for change in changes:  # in place: there are hundreds of thousands
                 if change[3] is None:
                     change[3] = NOBODY
             return Ownership(events["unit_slots"], events["num_units"], events["first_step"], events["last_step"],
                              np.array(events["start_s"], np.float64), np.array(changes, np.int64).reshape(-1, 4))
-        except (ValueError, KeyError, TypeError, IndexError) as error:
-            raise InputError(f"{path}: not the events of a case: {error!r}; run the simulation again") from error
 
 
 @dataclass(frozen=True)
@@ -88,9 +81,24 @@ def chosen(runs: list[LoadedRun], names: list[str]) -> list[LoadedCase]:
     return [cases[name] for name in names or cases]
 
 
-def _load(path: Path, prefix: str) -> LoadedRun:
-    import yaml
+def timeline(path: Path) -> dict[str, np.ndarray]:
+    """The columns of a ``timeline.csv`` by their names, float64, shape (num_rows,).
 
+    Raises:
+        InputError: the file is missing or not a timeline.
+    """
+    with _opened(path, "a timeline") as file:
+        rows = csv.reader(file)
+        names = next(rows, [])
+        values = np.array([[float(cell or "nan") for cell in row] for row in rows]).reshape(-1, len(names))
+        columns = dict(zip(names, values.T))
+        missing = [name for name in GAUGES if name not in columns]
+        if missing:
+            raise ValueError(f"no column {missing[0]}")
+        return columns
+
+
+def _load(path: Path, prefix: str) -> LoadedRun:
     if not path.is_dir():
         raise InputError(f"{path}: not a run folder; it is what 'pagesim simulate CONFIG -o DIR' writes")
     document = read_document(path)
@@ -100,19 +108,36 @@ def _load(path: Path, prefix: str) -> LoadedRun:
     cases = []
     for entry in document["cases"]:
         folder = case_folder(path, entry["name"], num_cases)
-        with _opened(folder / "config.yaml") as file:
-            resolved = yaml.load(file, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        cases.append(LoadedCase(prefix + entry["name"], entry, resolved, folder))
-    with _opened(path / "environment.json") as file:
+        cases.append(LoadedCase(prefix + entry["name"], entry, _resolved(folder / "config.yaml"), folder))
+    with _opened(path / "environment.json", "the environment of a run") as file:
         environment = json.load(file)
     return LoadedRun(path, document, environment, tuple(cases))
 
 
-def _opened(path: Path):
+def _resolved(path: Path) -> dict:
+    import yaml
+
+    with _opened(path, "the config of a case") as file:
+        try:
+            resolved = yaml.load(file, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        except yaml.YAMLError as error:
+            raise ValueError(str(error)) from error
+        if not isinstance(resolved, dict) or "trace" not in resolved:
+            raise ValueError("no mapping with a trace in it")
+        return resolved
+
+
+@contextmanager
+def _opened(path: Path, what: str) -> Iterator[TextIO]:
+    """The text of a file of a run folder; it is read under this, so that a damaged one is named."""
     try:
-        return open(path, encoding="utf-8", newline="")
+        with open(path, encoding="utf-8", newline="") as file:
+            yield file
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; the run folder is not whole: run the simulation again") from error
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        reason = error if isinstance(error, ValueError) else repr(error)
+        raise InputError(f"{path}: not {what}: {reason}; run the simulation again") from error
 
 
 def _labels(paths: list[Path]) -> list[str]:

@@ -1,6 +1,7 @@
 """pagesim compare: two run folders, or a measured timeline beside a run."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,15 @@ def test_a_measured_timeline_is_laid_beside_a_run_in_either_order(pagesim, tmp_p
     assert [moment["run_running"] for moment in both["moments"]] == [1.0, 3.0, 0.0]
     table = pagesim("compare", runs[0], measured).out
     assert "block use" in table and "mean absolute difference" in table
+
+
+def test_a_damaged_timeline_is_named(pagesim, tmp_path, runs):
+    (tmp_path / "measured.csv").write_text("time_s,running,waiting,kv_pct\n0,1,0,20\n")
+    copy = tmp_path / "damaged"
+    shutil.copytree(runs[0], copy)
+    (copy / "timeline.csv").write_bytes((copy / "timeline.csv").read_bytes()[:-5])
+    ended = pagesim("compare", copy, tmp_path / "measured.csv")
+    assert ended.code == 2 and f"{copy}/timeline.csv: not a timeline: " in ended.err
 
 
 def test_with_several_cases_one_must_be_chosen(pagesim, tmp_path):

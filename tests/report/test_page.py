@@ -192,6 +192,13 @@ def test_a_million_requests_or_a_dozen_cases_stay_below_two_megabytes(tmp_path):
     (lambda run: (run / "timeline.csv").write_text("a,b\n1,x\n"), r"timeline\.csv: not a timeline: "),
     (lambda run: (run / "events.json").write_text("{}"), r"events\.json: not the events of a case: KeyError"),
     (lambda run: (run / "events.json").write_text("[1"), r"events\.json: not the events of a case: "),
+    (lambda run: (run / "events.json").unlink(), r"events\.json: No such file or directory; the run folder is not whole"),
+    (lambda run: (run / "timeline.csv").write_text("a,b\n1,2\n"), r"timeline\.csv: not a timeline: no column start_s"),
+    (lambda run: (run / "timeline.csv").write_bytes(b"\xff"), r"timeline\.csv: not a timeline: 'utf-8' codec"),
+    (lambda run: (run / "environment.json").write_text("{"), r"environment\.json: not the environment of a run: "),
+    (lambda run: (run / "config.yaml").write_text("- 1"), r"config\.yaml: not the config of a case: no mapping with a"),
+    (lambda run: (run / "config.yaml").write_text("["), r"config\.yaml: not the config of a case: while parsing"),
+    (lambda run: (run / "metrics.json").write_text('{"schema_version": 1}'), r"metrics\.json: .* it has no cases"),
 ])
 def test_a_damaged_run_folder_is_an_error_that_names_the_file(tmp_path, damage, message):
     run = make_run(tmp_path, allocators="[{kind: paged}]")
