@@ -10,9 +10,11 @@ from typing import NamedTuple
 import torch
 import triton
 import triton.language as tl
+from triton.compiler import CompiledKernel
 
 from pagesim.errors import InputError
 from pagesim.kernels.attend import INTERPRET, INTERPRETED_TILE, attend, normalise, open_tiles, round_to
+from pagesim.kernels.pool import geometry
 from pagesim.kernels.split import CUT_INTS, ITEM_INTS, Split
 from pagesim.kernels.validate import check_decode, check_options
 
@@ -49,7 +51,8 @@ def fitting_workspace(workspace: Workspace | None, plan: Split, out: torch.Tenso
 def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor,
            lengths: torch.Tensor, plan: Split, *, layout: str, scale: float | None = None, window: int | None = None,
            softcap: float | None = None, k_scale: float = 1.0, v_scale: float = 1.0, out: torch.Tensor | None = None,
-           workspace: Workspace | None = None, tile_tokens: int | None = None) -> torch.Tensor:
+           workspace: Workspace | None = None, tile_tokens: int | None = None,
+           kept: dict[str, CompiledKernel] | None = None) -> torch.Tensor:
     """Attention of each sequence's last ``q_len`` tokens over its paged cache, causal.
 
     Args:
@@ -63,6 +66,8 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
         k_scale, v_scale: a cached value times its scale is the value meant.
         workspace: reused partial results; must hold the plan's parts.
         tile_tokens: a power of two instead of ``default_tile``.
+        kept: what the first call with it compiled, for later ones that differ from it in contents and scales alone:
+            they are not checked again and go round Triton's own launch, which takes longer than a small batch's kernel.
 
     Returns:
         ``out``, shape and dtype of ``q``; zeros for queries that see nothing.
@@ -70,8 +75,11 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
     Raises:
         InputError: arguments that do not fit together; on the CPU also wrong table entries.
     """
-    pool = check_decode(q, k_cache, v_cache, block_table, lengths, out, layout=layout, window=window)
-    check_options(scale=scale, window=window, softcap=softcap, k_scale=k_scale, v_scale=v_scale)
+    if kept:
+        pool = geometry(k_cache, layout)
+    else:
+        pool = check_decode(q, k_cache, v_cache, block_table, lengths, out, layout=layout, window=window)
+        check_options(scale=scale, window=window, softcap=softcap, k_scale=k_scale, v_scale=v_scale)
     q_len, num_q_heads, head_dim = q.shape[1:]
     out = torch.empty_like(q) if out is None else out
     workspace = fitting_workspace(workspace, plan, out)
@@ -82,27 +90,42 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
     padded = triton.next_power_of_2(head_dim)
     num_items = plan.items.shape[0]
     if num_items:
-        _decode[(num_items * row_tiles * pool.num_kv_heads,)](
+        arguments = (
             q, k_cache, v_cache, block_table, lengths, plan.items, out, workspace.out, workspace.log_sum,
             (head_dim ** -0.5 if scale is None else scale) * k_scale, v_scale,
-            block_table.stride(0), pool.block_stride, pool.token_stride, pool.head_stride,
+            block_table.stride(0), pool.block_stride, pool.token_stride, pool.head_stride)
+        constants = dict(
             Q_LEN=q_len, GROUP=group, NUM_KV_HEADS=pool.num_kv_heads, HEAD_DIM=head_dim, PADDED=padded,
             BLOCK_SIZE=pool.block_size, TILE=tile_tokens or default_tile(padded, k_cache.dtype), ROWS=rows,
             ROW_TILES=row_tiles, WINDOW=-1 if window is None else window, SOFTCAP=softcap or 0.0, ITEM_INTS=ITEM_INTS,
-            INTERPRET=INTERPRET, num_warps=4 if rows * padded <= 64 * 128 else 8, num_stages=3)
-    merge(plan, workspace, out)
+            INTERPRET=INTERPRET)
+        _launch(_decode, num_items * row_tiles * pool.num_kv_heads, arguments, constants, kept,
+                num_warps=4 if rows * padded <= 64 * 128 else 8, num_stages=3)
+    merge(plan, workspace, out, kept)
     return out
 
 
-def merge(plan: Split, workspace: Workspace, out: torch.Tensor) -> None:
+def merge(plan: Split, workspace: Workspace, out: torch.Tensor, kept: dict[str, CompiledKernel] | None = None) -> None:
     """Merge the parts of cut sequences into ``out``, (num_seqs, q_len, num_heads, head_dim)."""
     num_cuts = plan.cuts.shape[0]
     if num_cuts:
         rows, head_dim = out.shape[1] * out.shape[2], out.shape[3]
-        _merge[(num_cuts * rows,)](
-            plan.cuts, workspace.out, workspace.log_sum, out, ROWS=rows, HEAD_DIM=head_dim,
-            PADDED=triton.next_power_of_2(head_dim), PARTS=MERGE_PARTS, CUT_INTS=CUT_INTS, INTERPRET=INTERPRET,
-            num_warps=2)
+        constants = dict(ROWS=rows, HEAD_DIM=head_dim, PADDED=triton.next_power_of_2(head_dim), PARTS=MERGE_PARTS,
+                         CUT_INTS=CUT_INTS, INTERPRET=INTERPRET)
+        _launch(_merge, num_cuts * rows, (plan.cuts, workspace.out, workspace.log_sum, out), constants, kept,
+                num_warps=2)
+
+
+def _launch(kernel: triton.JITFunction, num_programs: int, arguments: tuple, constants: dict,
+            kept: dict[str, CompiledKernel] | None, **options: int) -> None:
+    """Launch ``kernel``, whose parameters are ``arguments`` and then ``constants`` in this order."""
+    if kept is None:
+        kernel[(num_programs,)](*arguments, **constants, **options)
+        return
+    name = kernel.__name__
+    if name not in kept:
+        kept[name] = kernel.run(*arguments, grid=(num_programs,), warmup=True, **constants, **options)
+    kept[name][(num_programs, 1, 1)](*arguments, *constants.values())
 
 
 def default_tile(padded_head_dim: int, dtype: torch.dtype) -> int:

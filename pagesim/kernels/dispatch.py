@@ -20,6 +20,7 @@ import triton
 
 from pagesim.errors import InputError
 from pagesim.kernels import decode as general
+from pagesim.kernels.attend import INTERPRET
 from pagesim.kernels.pool import Geometry, geometry
 from pagesim.kernels.prefill import prefill as general_prefill
 from pagesim.kernels.split import Split, item_tokens, most_items, num_sms, split
@@ -38,6 +39,7 @@ class GeneralPlan:
     Attributes:
         capacity_tokens: total of the lengths that an update may bring.  Given, buffers keep their addresses and are
             padded to the most items that any batch of so many tokens is cut into.
+        kept: what calls compiled, by their shapes.
     """
 
     kernel = "general"
@@ -51,6 +53,7 @@ class GeneralPlan:
         self.split = self._cut(lengths, q.device)
         num_parts = self._pad or self.split.num_parts
         self.workspace = general.make_workspace(num_parts, *q.shape[1:], q.device)
+        self.kept: dict[tuple, dict] = {}
 
     def _cut(self, lengths: np.ndarray, device: torch.device | str) -> Split:
         most = item_tokens(int(np.sum(lengths)), self._num_kv_heads, self._num_sms)
@@ -180,15 +183,18 @@ def paged_decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, 
 
     ``plan`` must have been made or updated from the same lengths; window and softcap must be those it was made for.
     """
+    out = torch.empty_like(q) if out is None else out
     if plan.kernel == "general":
+        tensors = q, k_cache, v_cache, block_table, lengths, out
+        key = (layout, window, softcap,
+               *((x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16 == 0) for x in tensors))
         return general.decode(q, k_cache, v_cache, block_table, lengths, plan.split, layout=layout, scale=scale,
                               window=window, softcap=softcap, k_scale=k_scale, v_scale=v_scale, out=out,
-                              workspace=plan.workspace)
+                              workspace=plan.workspace, kept=None if INTERPRET else plan.kept.setdefault(key, {}))
     from pagesim.kernels import hopper_launch
 
     if plan.num_seqs != len(q) or (window, softcap, k_scale, v_scale) != (None, None, 1.0, 1.0):
         raise InputError(f"the plan is for {plan.num_seqs} sequences without window, softcap and scales")
-    out = torch.empty_like(q) if out is None else out
     hopper_launch.decode(q, k_cache, v_cache, block_table, lengths, plan, layout=layout,
                          scale=q.shape[-1] ** -0.5 if scale is None else scale, out=out)
     return out

@@ -210,5 +210,31 @@ def test_offsets_of_partial_results_are_64_bit(device):  # bug 31
     assert_right(run(case, plan=plan, workspace=workspace), case)
 
 
+class Compiling:
+    """A kernel that is compiled before it is launched: the launch names nothing any more."""
+
+    def __init__(self, kernel):
+        self.kernel, self.__name__, self.compiled = kernel, kernel.__name__, 0
+
+    def run(self, *arguments, grid, warmup, num_warps, num_stages=3, **constants):
+        self.compiled += 1
+        return {(*grid, 1, 1): lambda *again: self.kernel[grid](*again)}
+
+
+def test_a_kept_kernel_gets_what_triton_would_pass_and_is_compiled_once(device, monkeypatch):
+    from pagesim.kernels import decode as module
+
+    cases = [make_case([300, 0, 17], block_size=8, window=90, softcap=9.0, seed=seed, device=device)
+             for seed in range(2)]
+    expected = [run(case) for case in cases]
+    kernels = [Compiling(module._decode), Compiling(module._merge)]
+    for kernel in kernels:
+        monkeypatch.setattr(module, kernel.__name__, kernel)
+    kept = {}
+    for case, right in zip(cases, expected, strict=True):
+        assert torch.equal(run(case, kept=kept), right)
+    assert [kernel.compiled for kernel in kernels] == [1, 1]
+
+
 def test_an_empty_batch_gives_an_empty_output(device):
     assert run(make_case([], device=device)).shape == (0, 1, 4, 64)
