@@ -52,9 +52,7 @@ def make_pool(spec: Paged, capacity_slots: int, rows: int, longest_tokens: int, 
     """
     num_blocks = capacity_slots // spec.block_size
     width = min(ceil_div(longest_tokens, spec.block_size), num_blocks)
-    stride = 16 * (
-        ceil_div(width, 16) | 1
-    )  # an odd number of cache lines, lest all rows share the same few places in the cache
+    stride = 16 * (ceil_div(width, 16) | 1)  # an odd number of cache lines, lest rows share their places in the cache
     live = min(num_blocks, total_blocks if spec.reuse == "fifo" else rows * width)
     return Pool(num_blocks=num_blocks, block_size=spec.block_size, fifo=spec.reuse == "fifo",
                 watermark_blocks=math.floor(spec.watermark * (num_blocks + 1)),

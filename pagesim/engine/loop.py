@@ -9,7 +9,7 @@ finish its prefill has used up the step's budget.
 from pagesim.allocators.contract import allocated_slots
 from pagesim.allocators.pool import bin_of
 from pagesim.core.jit import COLD, HOT
-from pagesim.engine.admission import admit_waiting
+from pagesim.engine.admission import PREEMPTION, admit_waiting
 from pagesim.engine.instant import forget_warmup, measure, stay_idle
 from pagesim.engine.lists import wheel_first
 from pagesim.engine.queue import join
@@ -18,7 +18,6 @@ from pagesim.engine.state import (
     AVAILABLE, DECODERS, DONE, JOINED, NOW, OPEN, RUNNING, STEP, STEP_END, STEP_PREEMPTED, STEP_PREFILL, USERS, WAITING,
     WAIT_CAUSE, WARM)
 
-PREEMPTION = 4  # of result.WAIT_CAUSES
 COMPLETED = 1  # of result.STATUSES
 
 

@@ -42,6 +42,12 @@ class Ownership:
         return owners
 
 
+def free_runs(owners: np.ndarray) -> list[int]:
+    """Lengths of the free runs of units, in order of address."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], owners == NOBODY, [False]])))
+    return (edges[1::2] - edges[::2]).tolist()
+
+
 def ownership(make_run: Callable[[], Run], finished: Run, most_steps: int) -> Ownership:
     """Who owned what in the whole run, or in the ``most_steps`` around its peak where it has more.
 

@@ -29,9 +29,7 @@ class Column(IntEnum):
     UNUSABLE = 12  # share of the free slots that requests of size q cannot use
     BLOCKED_TIME = 13  # seconds with stranded > 0
     EXTFRAG_TIME = 14  # seconds in which the head cannot be placed, for want of a hole
-    EXTFRAG = (
-        15  # Linux's extfrag_index over those: toward 1000 for fragmentation, toward 0 and below for lack of memory
-    )
+    EXTFRAG = 15  # Linux's extfrag_index over those: toward 1000 for fragmentation, 0 and below for want of memory
 
 
 @dataclass(frozen=True)

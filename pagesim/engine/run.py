@@ -5,8 +5,6 @@ from typing import NamedTuple
 import numpy as np
 
 from pagesim.allocators import arena, pool
-from pagesim.allocators.arena import make_arena
-from pagesim.allocators.pool import make_pool
 from pagesim.allocators.spec import Contiguous, Paged
 from pagesim.core.blocktables import BlockTables
 from pagesim.core.units import ceil_div
@@ -83,11 +81,12 @@ class Run:
         sequences = len(trace) if trace.num_samples is None else int(trace.num_samples.sum())
         rows = max(1, min(scheduling.max_num_seqs, sequences, capacity_slots // rules.unit_slots + most_samples))
         self._state = s.make_state(trace, rules, rows, closed_users)
-        if isinstance(allocator, Contiguous):
-            self._allocator = make_arena(allocator, capacity_slots, max_model_len, rows)
+        self._paged = isinstance(allocator, Paged)
+        if self._paged:
+            self._allocator = pool.make_pool(allocator, capacity_slots, rows,
+                                             *_demand(trace, allocator.block_size, max_model_len))
         else:
-            self._allocator = make_pool(allocator, capacity_slots, rows,
-                                        *_demand(trace, allocator.block_size, max_model_len))
+            self._allocator = arena.make_arena(allocator, capacity_slots, max_model_len, rows)
         self._goes_on = True
 
     def advance(self, max_steps: int | None = None) -> bool:
@@ -128,11 +127,10 @@ class Run:
         """Block tables of the running sequences at this instant, in running order; regions as blocks of one slot."""
         rows = self.running()
         lengths = self.stored_tokens(rows)
-        if isinstance(self._allocator, pool.Pool):
-            block_size, num_blocks = self._allocator.block_size, self._allocator.num_blocks
+        block_size, num_blocks = self.units()
+        if self._paged:
             ids = [self._allocator.table[row, : self._allocator.hold.blocks[row]] for row in rows]
         else:
-            block_size, num_blocks = 1, self.capacity_slots
             ids = [np.arange(start, start + length) for start, length in zip(self._allocator.start[rows], lengths)]
         counts = np.array([len(x) for x in ids], np.int64)
         return BlockTables(block_ids=np.concatenate([np.zeros(0, np.int32), *ids]).astype(np.int32),
@@ -147,13 +145,13 @@ class Run:
 
     def units(self) -> tuple[int, int]:
         """(slots of a unit, units): blocks of the pool, or slots of the arena."""
-        if isinstance(self._allocator, pool.Pool):
+        if self._paged:
             return self._allocator.block_size, self._allocator.num_blocks
         return 1, self.capacity_slots
 
     def holdings(self) -> Holdings:
         """What each row holds at this instant; copies, but for ``table``, which the run goes on changing."""
-        rows, paged = self._state.rows, isinstance(self._allocator, pool.Pool)
+        rows, paged = self._state.rows, self._paged
         units = self._allocator.hold.blocks if paged else self._allocator.allocated
         return Holdings(rows.serial.copy(), rows.request.copy(),
                         np.zeros_like(units) if paged else self._allocator.start.copy(), units.copy(),
@@ -164,7 +162,7 @@ class Run:
         owners = np.full(self.units()[1], -1, np.int64)
         rows = self.running()
         for row, request in zip(rows, self._state.rows.request[rows]):
-            if isinstance(self._allocator, pool.Pool):
+            if self._paged:
                 owners[self._allocator.table[row, : self._allocator.hold.blocks[row]]] = request
             else:
                 start = self._allocator.start[row]
@@ -174,7 +172,7 @@ class Run:
     def result(self) -> Result:
         """Sums, peaks, counters, request rows and timeline of the run so far."""
         state, n, t = self._state, self._state.n, self._state.t
-        paged = isinstance(self._allocator, pool.Pool)
+        paged = self._paged
         outcome = state.requests.outcome
         return Result(capacity_slots=self.capacity_slots, num_blocks=self._allocator.num_blocks if paged else None,
                       block_size=self._allocator.block_size if paged else None, end_s=float(t[s.STEP_END]),

@@ -1,9 +1,10 @@
 """Lesson: 1.5 GiB do not fit although 3.5 GiB are free."""
 
 from pagesim.allocators.spec import Contiguous, Paged
+from pagesim.engine.ownership import free_runs
 from pagesim.engine.result import WINDOWS, Column
 from pagesim.explain.lesson import Lesson, Question
-from pagesim.explain.scene import bar, free_runs, region, run_of
+from pagesim.explain.scene import bar, region, run_of
 
 _LEAVING = (512, 256, 1024, 768, 1024)  # slots
 _STAYING = 64

@@ -29,10 +29,3 @@ def bar(owners: np.ndarray, letters: str) -> str:
     columns = min(BAR_COLUMNS, len(owners))
     middle = (np.arange(columns) * 2 + 1) * len(owners) // (2 * columns)
     return "".join("." if owner == NOBODY else letters[owner] for owner in owners[middle])
-
-
-def free_runs(owners: np.ndarray) -> list[int]:
-    """Lengths of the free runs, in units, in order of address."""
-    free = np.concatenate([[False], owners == NOBODY, [False]])
-    edges = np.flatnonzero(np.diff(free))
-    return (edges[1::2] - edges[::2]).tolist()

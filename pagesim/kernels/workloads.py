@@ -8,10 +8,7 @@ from pagesim.core.blocktables import BlockTables
 from pagesim.errors import InputError
 
 REAL_TABLES = ("contiguous", "simulated", "sorted", "shuffled")
-UNREAL_TABLES = (
-    "same",
-    "repeats",
-)  # what other profilers use: every sequence on the same blocks; random ids with repeats
+UNREAL_TABLES = ("same", "repeats")  # other profilers': every sequence on the same blocks; random ids with repeats
 MAX_DECODE_QUERIES = 16  # of a sequence; more are prefill
 TABLES = REAL_TABLES + UNREAL_TABLES
 

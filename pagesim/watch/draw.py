@@ -8,7 +8,7 @@ import numpy as np
 from rich.style import Style
 from rich.text import Text
 
-from pagesim.engine.ownership import NOBODY
+from pagesim.engine.ownership import NOBODY, free_runs
 from pagesim.engine.result import PARTS
 from pagesim.watch.player import View
 
@@ -140,11 +140,9 @@ def _counts(view: View) -> str:
 
 def _free(view: View) -> str:
     """How the free memory lies: its pieces and the largest, or the blocks of which any one serves."""
-    free = view.owners == NOBODY
+    sizes = free_runs(view.owners)
     if view.paged:
-        return f"free: {np.count_nonzero(free):,} blocks, any of them serves"
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], free, [False]])))
-    sizes = edges[1::2] - edges[::2]
-    if len(sizes) == 0:
+        return f"free: {sum(sizes):,} blocks, any of them serves"
+    if not sizes:
         return "free: nothing"
-    return f"free: {free.sum():,} in {len(sizes)} hole{'s' if len(sizes) > 1 else ''}, largest {sizes.max():,}"
+    return f"free: {sum(sizes):,} in {len(sizes)} hole{'s' if len(sizes) > 1 else ''}, largest {max(sizes):,}"

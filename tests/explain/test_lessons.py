@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from pagesim.engine.ownership import NOBODY
+from pagesim.engine.ownership import NOBODY, free_runs
 from pagesim.errors import InputError
 from pagesim.explain.ae import ae
 from pagesim.explain.holes import holes
-from pagesim.explain.scene import bar, free_runs
+from pagesim.explain.scene import bar
 from pagesim.explain.softmax import BLOCK, KEYS, NOTHING, QUERY, VALUES, absorb, one_pass, softmax
 from pagesim.explain.tokens import tokens
 from pagesim.explain.translate import translate
