@@ -224,7 +224,7 @@ def make_state(trace: Trace, rules: np.record, num_rows: int, closed_users: int 
     n[NUM_UNUSED], n[STRIDE], n[STALE] = num_rows, 1, 1
     rows = np.zeros(num_rows, ROW).view(np.recarray)
     rows.unused[:] = np.arange(num_rows)
-    longest = int(trace.output_tokens.max(initial=1)) + 2
+    longest = min(int(trace.output_tokens.max(initial=1)), int(rules.max_model_len)) + 2  # longer ones are rejected
     return State(n=n, t=t, rules=rules, requests=requests, rows=rows,
                  returning=np.zeros(num_rows, VICTIM).view(np.recarray), growth=make_wheel(num_rows, longest),
                  ending=make_wheel(num_rows, longest), sums=_record(SUMS))

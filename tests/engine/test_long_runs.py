@@ -1,6 +1,7 @@
 """Engine and oracle on runs of thousands of steps, in which rings wrap, tables are reused and the timeline is thinned."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -33,6 +34,16 @@ def test_engine_and_oracle_are_equal_over_hundreds_of_requests(allocator, preemp
     made = long_run(allocator, 200, 457, seed=7, preemption=preemption, swap_slots=200, swap_s_per_slot=0.001,
                     max_num_batched_tokens=64)
     assert_engine_equals_oracle(made)
+
+
+def test_a_request_that_is_rejected_for_its_length_takes_no_memory():
+    made = setup([5, 4], [2_000_000_000, 3], allocator=Paged(16), capacity_slots=64, max_model_len=50,
+                 scheduling=Scheduling(), durations=Linear(1.0))
+    assert_engine_equals_oracle(made)
+    tracemalloc.start()
+    made.make(Run)
+    assert tracemalloc.get_traced_memory()[1] < 10**7
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("allocator", ALLOCATORS[:6], ids=repr)
