@@ -12,6 +12,7 @@ from pagesim.errors import InputError
 
 GPU_MEMORY_UTILIZATION = 0.92    # vLLM's default; it was 0.9 for years
 ARENA_BLOCK_SLOTS = 16           # what a block is to a contiguous arena whose memory is given in blocks
+_MOST_SLOTS = 2**53              # what JSON's readers and float64 count exactly
 
 
 class Findings(list[tuple[Path, str]]):
@@ -58,7 +59,7 @@ class Sized:
         if memory.kv_tokens is not None:
             return memory.kv_tokens
         if memory.num_gpu_blocks_override is not None:
-            return None if memory.block_size is None else memory.num_gpu_blocks_override * memory.block_size
+            return None if memory.block_size is None else _slots_of(memory.num_gpu_blocks_override, memory.block_size)
         if self.config.model is None:
             raise InputError("memory in bytes needs a model, to know how many bytes a token takes; give model, or "
                              "kv_tokens")
@@ -91,11 +92,17 @@ class Sized:
         """The capacity of a pool with blocks of ``block_size`` slots, or of an arena (None)."""
         slots = self.slots
         if slots is None:
-            slots = self.config.memory.num_gpu_blocks_override * (block_size or ARENA_BLOCK_SLOTS)
+            slots = _slots_of(self.config.memory.num_gpu_blocks_override, block_size or ARENA_BLOCK_SLOTS)
         blocks = None if block_size is None else slots // block_size
         if blocks == 0:
             raise InputError(f"block_size {block_size} is more than the {slots:,} slots of KV memory; no block fits")
         return Capacity(slots, self.kv_bytes_per_token, blocks, block_size)
+
+
+def _slots_of(blocks: int, block_size: int) -> int:
+    if blocks * block_size > _MOST_SLOTS:
+        raise InputError(f"block_size {block_size} times {blocks} blocks are more slots than can be counted")
+    return blocks * block_size
 
 
 def _model(config: Sizing) -> catalog.Model | None:

@@ -61,5 +61,5 @@ def _schema(pattern: str) -> WithJsonSchema:
 Count = Annotated[int, Field(le=_LARGEST), BeforeValidator(_as_count), _schema(r"^[0-9]+(\.[0-9]+)?[kKmMgG]?$")]
 Bytes = Annotated[int, Field(ge=0, le=_LARGEST), BeforeValidator(_as_bytes),
                   _schema(r"^[0-9]+(\.[0-9]+)? ?[kKmMgGtT]?[iI]?[bB]$")]
-Real = Annotated[float, BeforeValidator(_as_real)]
+Real = Annotated[float, Field(le=_LARGEST), BeforeValidator(_as_real)]
 Flag = Annotated[bool, BeforeValidator(_as_flag)]

@@ -68,6 +68,8 @@ def result_warnings(document: dict) -> list[str]:
     """Failed cases, cases in which nothing completed, and what of the trace was not simulated."""
     lines = [f"error: {each['name']}: {each['error']}" for each in document["failed"]]
     lines += [_nothing_completed(case) for case in document["cases"] if case["requests"]["completed"] == 0]
+    lines += [f"warning: {case['name']}: nothing was counted, no step starts after trace.warmup_s; lower it"
+              for case in document["cases"] if case["requests"]["completed"] and case["ledger"]["run"] is None]
     traces = [case["trace"] for case in document["cases"]]
     if any(trace["sequences"] > trace["requests"] for trace in traces):
         lines.append("note: parallel samples (num_samples) are independent sequences here, admitted all or none: no "

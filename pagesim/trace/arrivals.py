@@ -42,7 +42,14 @@ def with_arrivals(trace: Trace, kind: str, *, rate: float | None = None, cv: flo
 
 
 def draw_arrivals(rng: np.random.Generator, num_requests: int, rate: float, cv: float = 1.0) -> np.ndarray:
-    """Seconds of a renewal process with gamma intervals, float64, shape (num_requests,); the first arrival is 0."""
+    """Seconds of a renewal process with gamma intervals, float64, shape (num_requests,); the first arrival is 0.
+
+    Raises:
+        InputError: a rate or a coefficient of variation of which no numbers can be drawn.
+    """
+    if not (1e-9 <= rate <= 1e9 and 1e-6 <= cv <= 1e6):
+        raise InputError("drawn arrivals need a rate from 1e-9 to 1e9 requests/s and intervals with a coefficient of "
+                         f"variation from 1e-6 to 1e6, got {rate:g} and {cv:g}")
     if cv == 1:
         intervals_s = rng.exponential(1 / rate, num_requests - 1)
     else:

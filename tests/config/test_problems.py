@@ -89,6 +89,7 @@ ONE_MISTAKE = {
     "allocators: [{kind: contiguous, growth: 1}]": "4:41: growth must be a number above 1, got 1.0",
     "allocators: [{kind: contiguous, growth: .nan}]": "4:41: growth must be finite, got nan",
     "sweep: [seed]": "4:8: sweep must map keys to lists of values, got ['seed']",
+    "durations: {kind: fixed, step_s: 1e300}": "4:34: step_s must be at most 1e+15, got 1e+300",
     "sweep: 0": "4:8: sweep must map keys to lists of values, got 0",
     "sweep: {seed: 3}": "4:15: sweep over seed must be a list of one value or more, got 3",
     "sweep: {seed: []}": "4:15: sweep over seed must be a list of one value or more, got []",
@@ -148,6 +149,9 @@ MEMORY_MISTAKES = {
     "{}": "2:9: memory needs exactly one of gpu, kv_memory, kv_tokens, num_gpu_blocks_override, got none",
     "{kv_tokens: 1, kv_memory: 1GiB}": (
         "2:9: memory needs exactly one of gpu, kv_memory, kv_tokens, num_gpu_blocks_override, got kv_memory, kv_tokens"
+    ),
+    "{num_gpu_blocks_override: 1e15, block_size: 1e15}": (
+        "2:53: block_size 1000000000000000 times 1000000000000000 blocks are more slots than can be counted"
     ),
     "{gpu: h200, num_gpu_blocks_override: 9}": "2:9: memory needs exactly one of gpu, kv_memory, kv_tokens, "
     "num_gpu_blocks_override, got gpu, "

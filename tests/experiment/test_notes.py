@@ -69,6 +69,11 @@ def test_a_run_ended_by_until_s_says_so(tmp_path):
     assert "nothing completed: 1 unfinished when the run ended; raise trace.until_s" in warning
 
 
+def test_a_run_that_ends_in_its_warmup_says_so(tmp_path):
+    (warning,) = result_warnings(simulate(write_experiment(tmp_path, allocators=PAGED), ("trace.warmup_s=1e9",)).metrics)
+    assert "paged 16: nothing was counted, no step starts after trace.warmup_s; lower it" in warning
+
+
 @pytest.mark.parametrize("column, value, sentence", [
     ("num_samples", 2, "parallel samples (num_samples) are independent sequences here"),
     ("prefix_ids", "7 8", "prefix ids are not used"),

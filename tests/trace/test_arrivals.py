@@ -59,6 +59,8 @@ def test_lengths_only_are_refused_with_a_hint_where_no_process_is_drawn(tmp_path
     ("poisson", {}, "these arrivals need a rate"), ("gamma", {"rate": 1}, "these arrivals need a cv"),
     ("poisson", {"rate": 0}, "rate must be finite and above 0, got 0"), ("poisson", {"rate": float("nan")}, "got nan"),
     ("gamma", {"rate": 1, "cv": -1}, "cv must be finite and above 0, got -1"),
+    ("poisson", {"rate": 5e-324}, "drawn arrivals need a rate from 1e-9 to 1e9"),
+    ("gamma", {"rate": 1, "cv": 1e300}, "variation from 1e-6 to 1e6, got 1 and 1e+300"),
     ("trace", {"rate": 2}, "rate is of arrivals poisson and gamma, not of trace; remove it or change the kind"),
     ("poisson", {"rate": 2, "cv": 2}, "cv is of arrivals gamma, not of poisson"),
     ("saturate", {"speedup": 2}, "speedup is of arrivals trace, not of saturate")])
