@@ -79,21 +79,8 @@ def forget(state):
     return _MODULES[type(state)].forget(state)
 
 
-_FUNCTIONS = (
-    reservation,
-    fits,
-    fits_empty,
-    admit,
-    extend,
-    release,
-    asked_slots,
-    allocated_slots,
-    units,
-    free_slots,
-    hole_stats,
-    age_holes,
-    forget,
-)
+_FUNCTIONS = (reservation, fits, fits_empty, admit, extend, release, asked_slots, allocated_slots, units, free_slots,
+              hole_stats, age_holes, forget)
 
 
 def _compile(name):

@@ -36,24 +36,9 @@ def timeline_lines(timeline: Timeline, capacity_slots: int) -> Iterator[str]:
              "prefill_tokens,decode_tokens,preemptions,admissions,completions\n")
     t = timeline
     block_use = t.mean_parts[:, :4].sum(axis=1) / capacity_slots
-    columns = (
-        t.first_step,
-        t.start_s,
-        t.duration_s,
-        t.mean_running,
-        t.mean_waiting,
-        block_use,
-        *t.mean_parts.T,
-        t.max_token_states,
-        t.max_allocated,
-        t.max_running,
-        t.max_waiting,
-        t.prefill_tokens,
-        t.decode_tokens,
-        t.preemptions,
-        t.admissions,
-        t.completions,
-    )
+    columns = (t.first_step, t.start_s, t.duration_s, t.mean_running, t.mean_waiting, block_use, *t.mean_parts.T,
+               t.max_token_states, t.max_allocated, t.max_running, t.max_waiting, t.prefill_tokens, t.decode_tokens,
+               t.preemptions, t.admissions, t.completions)
     yield from _lines([_cells(column) for column in columns])
 
 

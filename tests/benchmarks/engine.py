@@ -22,20 +22,10 @@ from pagesim.engine.run import simulate
 from pagesim.trace import Trace
 
 MILLION = 10**6
-ROWS = [
-    (spec, MILLION)
-    for spec in (
-        Paged(16),
-        Paged(64),
-        Paged(1),
-        Paged(16, "fifo"),
-        Contiguous("exact", "first_fit"),
-        Contiguous("max_model_len", "first_fit"),
-        Contiguous("exact", "buddy"),
-        Contiguous("max_model_len", "buddy"),
-        Contiguous("grow", "first_fit"),
-    )
-]
+ROWS = [(spec, MILLION)
+        for spec in (Paged(16), Paged(64), Paged(1), Paged(16, "fifo"), Contiguous("exact", "first_fit"),
+                     Contiguous("max_model_len", "first_fit"), Contiguous("exact", "buddy"),
+                     Contiguous("max_model_len", "buddy"), Contiguous("grow", "first_fit"))]
 SCALE = [(Paged(16), 10**k) for k in (4, 5, 6, 7)]
 WEEK = [(Paged(16), 44 * MILLION), (Contiguous("exact", "first_fit"), 44 * MILLION)]
 

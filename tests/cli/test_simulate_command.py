@@ -9,25 +9,9 @@ import yaml
 from tiny import write_experiment
 
 PAGED = "[{kind: paged, block_size: 16}]"
-CASE_KEYS = {
-    "name",
-    "allocator",
-    "requests",
-    "time",
-    "ledger",
-    "sosp23",
-    "utilization",
-    "internal_fragmentation",
-    "external_fragmentation",
-    "peak",
-    "mean",
-    "preemptions",
-    "recomputed_tokens",
-    "swapped_blocks",
-    "copied_tokens",
-    "throughput",
-    "latency",
-}
+CASE_KEYS = {"name", "allocator", "requests", "time", "ledger", "sosp23", "utilization", "internal_fragmentation",
+             "external_fragmentation", "peak", "mean", "preemptions", "recomputed_tokens", "swapped_blocks",
+             "copied_tokens", "throughput", "latency"}
 
 
 def refuse(constant):

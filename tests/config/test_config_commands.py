@@ -62,17 +62,8 @@ def test_schema_is_a_json_schema_that_forbids_unknown_keys(pagesim):
     code, out, _ = pagesim("config", "schema")
     schema = json.loads(out)
     assert code == 0
-    assert set(schema["properties"]) == {
-        "trace",
-        "model",
-        "memory",
-        "max_model_len",
-        "scheduling",
-        "durations",
-        "allocators",
-        "sweep",
-        "seed",
-    }
+    assert set(schema["properties"]) == {"trace", "model", "memory", "max_model_len", "scheduling", "durations",
+                                         "allocators", "sweep", "seed"}
     assert schema["additionalProperties"] is False
     assert all(part["additionalProperties"] is False for part in schema["$defs"].values())
     assert schema["$defs"]["Poisson"]["properties"]["rate"]["description"] == "Mean requests per second."
@@ -154,11 +145,7 @@ def test_size_takes_a_vllm_command_line(pagesim):
                            "vllm serve meta-llama/Llama-3.1-8B --max-model-len 8192 --block-size 32")
     answer = json.loads(out)
     assert (code, answer["model"], answer["max_model_len"], answer["pools"][0]["block_size"]) == (
-        0,
-        "llama-3.1-8b",
-        8192,
-        32,
-    )
+        0, "llama-3.1-8b", 8192, 32)
 
 
 @pytest.mark.parametrize(("arguments", "message"), [

@@ -19,14 +19,9 @@ def test_a_config_is_valid_and_begins_with_its_question(path):
 
 
 def test_the_promised_configs_are_there():
-    assert {path.stem for path in CONFIGS.glob("*.yaml")} >= {
-        "quickstart",
-        "sosp23_figure2",
-        "block_size_sweep",
-        "azure_conv_h200",
-        "external_fragmentation",
-        "vllm_rtx4090_run",
-    }
+    assert {path.stem for path in CONFIGS.glob("*.yaml")} >= {"quickstart", "sosp23_figure2", "block_size_sweep",
+                                                              "azure_conv_h200", "external_fragmentation",
+                                                              "vllm_rtx4090_run"}
 
 
 def test_figure_2_is_set_up_as_the_paper_says():
@@ -43,10 +38,7 @@ def test_the_real_run_has_vllms_blocks_without_its_null_block():
     (case,) = load(CONFIGS / "vllm_rtx4090_run.yaml").cases
     assert case.capacity == Capacity(2587 * 16, 131_072, 2587, 16)
     assert (case.scheduling.max_num_seqs, case.scheduling.max_num_batched_tokens, case.scheduling.chunked_prefill) == (
-        256,
-        2048,
-        True,
-    )
+        256, 2048, True)
     assert (case.max_model_len, case.gpu) == (32_768, "rtx-4090")
 
 
@@ -56,11 +48,8 @@ def test_every_placement_is_asked_for_external_fragmentation():
 
 
 def test_the_starter_is_valid_once_it_has_a_trace(write):
-    assert [case.name for case in load(write(STARTER)).cases] == [
-        "contiguous max_model_len buddy",
-        "contiguous exact first_fit",
-        "paged 16",
-    ]
+    assert [case.name for case in load(write(STARTER)).cases] == ["contiguous max_model_len buddy",
+                                                                  "contiguous exact first_fit", "paged 16"]
 
 
 def test_what_the_starter_comments_out_are_the_defaults(write):

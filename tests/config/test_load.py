@@ -94,9 +94,7 @@ def test_every_key_of_a_resolved_case_has_its_value(case, tmp_path):
 
 def test_without_allocators_preallocation_and_paging_are_compared(cases):
     assert [case.name for case in cases(MINIMAL.replace("allocators: [{kind: paged}]", ""))] == [
-        "contiguous max_model_len first_fit",
-        "paged 16",
-    ]
+        "contiguous max_model_len first_fit", "paged 16"]
 
 
 def test_utilization_is_vllms_0_92_unless_given(case):
@@ -195,9 +193,7 @@ def test_swap_moves_at_0_8_of_pcie_into_4_gib(case):
     assert one.scheduling.swap_slots == 4 * GIB // 131_072
     assert one.scheduling.swap_s_per_slot == 131_072 / (0.8 * 64e9)
     assert (one.resolved["scheduling"]["swap_space"], one.resolved["scheduling"]["swap_bandwidth"]) == (
-        4 * GIB,
-        51_200_000_000,
-    )
+        4 * GIB, 51_200_000_000)
     given = case(text, "scheduling.swap_space=1GiB", "scheduling.swap_bandwidth=10GB").scheduling
     assert (given.swap_slots, given.swap_s_per_slot) == (8192, 131_072 / 10**10)
 
@@ -271,11 +267,6 @@ def test_names_tell_allocators_apart(cases):
       - {kind: contiguous, reserve: pow2, placement: buddy}
     """,
     )
-    assert [case.name for case in cases(text)] == [
-        "paged 16",
-        "paged 16 fifo",
-        "paged 16 watermark=0.01",
-        "contiguous grow best_fit",
-        "contiguous grow best_fit growth=2.0",
-        "contiguous pow2 buddy",
-    ]
+    assert [case.name for case in cases(text)] == ["paged 16", "paged 16 fifo", "paged 16 watermark=0.01",
+                                                   "contiguous grow best_fit", "contiguous grow best_fit growth=2.0",
+                                                   "contiguous pow2 buddy"]

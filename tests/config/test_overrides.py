@@ -39,9 +39,7 @@ def test_a_sweep_can_be_added_and_replaced(cases):
 
 def test_a_key_that_is_set_is_not_swept_any_more(cases):
     assert [case.name for case in cases(TEXT, "allocators.0.block_size=64")] == [
-        "paged 64",
-        "contiguous max_model_len first_fit",
-    ]
+        "paged 64", "contiguous max_model_len first_fit"]
 
 
 def test_the_last_of_two_overrides_counts(cases):

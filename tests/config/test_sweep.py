@@ -14,19 +14,12 @@ def names(cases):
 
 def test_a_key_of_one_allocator_concerns_that_one_only(cases):
     assert names(cases(TWO + "sweep: {allocators.1.block_size: [8, 32]}\n")) == [
-        "contiguous max_model_len buddy",
-        "paged 8",
-        "paged 32",
-    ]
+        "contiguous max_model_len buddy", "paged 8", "paged 32"]
 
 
 def test_any_other_key_concerns_all_and_stands_in_the_names(cases):
-    assert names(cases(TWO + "sweep: {seed: [0, 1]}\n")) == [
-        "contiguous max_model_len buddy seed=0",
-        "paged 16 seed=0",
-        "contiguous max_model_len buddy seed=1",
-        "paged 16 seed=1",
-    ]
+    assert names(cases(TWO + "sweep: {seed: [0, 1]}\n")) == ["contiguous max_model_len buddy seed=0", "paged 16 seed=0",
+                                                             "contiguous max_model_len buddy seed=1", "paged 16 seed=1"]
 
 
 def test_keys_are_combined_with_one_another(cases):
@@ -56,14 +49,9 @@ def test_two_keys_with_the_same_last_word_keep_their_whole_names(cases):
 
 def test_identical_cases_run_once(cases):
     assert names(cases(TWO + "sweep: {allocators.1.block_size: [16, 16, 8, 16]}\n")) == [
-        "contiguous max_model_len buddy",
-        "paged 16",
-        "paged 8",
-    ]
+        "contiguous max_model_len buddy", "paged 16", "paged 8"]
     assert names(cases(TWO.replace("{kind: paged}", "{kind: paged}, {kind: paged, block_size: 16}"))) == [
-        "contiguous max_model_len buddy",
-        "paged 16",
-    ]
+        "contiguous max_model_len buddy", "paged 16"]
 
 
 def test_cases_are_identical_by_what_they_come_to_not_by_how_they_are_written(cases):

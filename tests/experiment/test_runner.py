@@ -66,9 +66,8 @@ def test_resume_takes_finished_cases_and_runs_the_rest(tmp_path, monkeypatch):
     whole = run_experiment(experiment, folder=run).metrics
     kept, lost = sorted((run / "cases").glob("*/case-*.json"))[:2]
     lost.unlink()
-    kept.write_text(
-        kept.read_text().replace('"preemptions": 0', '"preemptions": 12345')
-    )  # shows that it is not run again
+    # A figure that shows that the case is not run again.
+    kept.write_text(kept.read_text().replace('"preemptions": 0', '"preemptions": 12345'))
     resumed = run_experiment(experiment, folder=run, resume=True).metrics
     assert sum(case["preemptions"] == 12345 for case in resumed["cases"]) == 1
     assert [case["name"] for case in resumed["cases"]] == [case["name"] for case in whole["cases"]]

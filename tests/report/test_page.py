@@ -156,39 +156,17 @@ def test_a_million_requests_or_a_dozen_cases_stay_below_two_megabytes(tmp_path):
         rows = []
         for k in range(8192):
             used, running = rng.uniform(0, 150), rng.integers(0, 99)
-            rows.append(
-                ",".join(
-                    [
-                        str(k),
-                        str(k * 0.1),
-                        "0.1",
-                        str(running / 3),
-                        str(running / 7),
-                        "0.5",
-                        str(used),
-                        str((160 - used) / 2),
-                        *["0.0"] * 4,
-                        str((160 - used) / 2),
-                        "0.0",
-                        *map(str, rng.integers(0, 99, 4)),
-                        *cells[18:],
-                    ]
-                )
-            )
+            row = [k, k * 0.1, 0.1, running / 3, running / 7, 0.5, used, (160 - used) / 2, *[0.0] * 4, (160 - used) / 2, 0.0,
+                   *rng.integers(0, 99, 4), *cells[18:]]
+            rows.append(",".join(map(str, row)))
         timeline.write_text("\n".join([head, *rows]) + "\n")
         (timeline.parent / "events.json").write_text(json.dumps(events))
     assert len(page_of(run).encode()) <= 2_000_000
 
 
 @pytest.mark.parametrize(("damage", "message"), [
-    (
-        lambda run: (run / "metrics.json").unlink(),
-        r"metrics\.json: No such file or directory; a run folder is what",
-    ),
-    (
-        lambda run: (run / "timeline.csv").unlink(),
-        r"timeline\.csv: No such file or directory; the run folder is not",
-    ),
+    (lambda run: (run / "metrics.json").unlink(), r"metrics\.json: No such file or directory; a run folder is what"),
+    (lambda run: (run / "timeline.csv").unlink(), r"timeline\.csv: No such file or directory; the run folder is not"),
     (lambda run: (run / "timeline.csv").write_text("a,b\n1,x\n"), r"timeline\.csv: not a timeline: "),
     (lambda run: (run / "events.json").write_text("{}"), r"events\.json: not the events of a case: KeyError"),
     (lambda run: (run / "events.json").write_text("[1"), r"events\.json: not the events of a case: "),

@@ -16,19 +16,9 @@ from pagesim.report.page import page_html
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--enable-logging=stderr",
-    "--virtual-time-budget=60000",
-    "--dump-dom",
-)
+FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+         "--disable-background-networking", "--disable-component-update", "--disable-sync", "--enable-logging=stderr",
+         "--virtual-time-budget=60000", "--dump-dom")
 
 # Runs in the page when its own script has run; leaves what it saw in #seen.
 DRIVER = """

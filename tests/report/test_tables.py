@@ -25,23 +25,9 @@ def test_few_cases_stand_side_by_side_and_many_have_a_row_each(document):
 
 def test_token_use_and_block_use_are_two_numbers_and_both_conventions_are_shown(document):
     names = [row[0] for row in sheets(document)[0].rows]
-    for name in (
-        "token use",
-        "block use",
-        "reserved",
-        "overreserved",
-        "rounding",
-        "stranded",
-        "idle",
-        "running, mean",
-        "running, peak",
-        "waiting, mean",
-        "preemptions",
-        "requests/s",
-        "ttft p50",
-        "As SOSP'23 Figure 2, %",
-        "As a textbook, %",
-    ):
+    for name in ("token use", "block use", "reserved", "overreserved", "rounding", "stranded", "idle", "running, mean",
+                 "running, peak", "waiting, mean", "preemptions", "requests/s", "ttft p50", "As SOSP'23 Figure 2, %",
+                 "As a textbook, %"):
         assert name in names
     (token_use,) = [row for row in sheets(document)[0].rows if row[0] == "token use"]
     assert token_use[1:] == tuple(f"{100 * case['utilization']:.2f}" for case in document["cases"])
