@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagesim.cli.extras import require
 from pagesim.cli.shape import attention_shape
-from pagesim.errors import InputError, MissingExtra
+from pagesim.errors import InputError
 
 if TYPE_CHECKING:
     from pagesim.core.blocktables import BlockTables
@@ -65,7 +66,7 @@ def bench_kernel(
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the result.")] = False,
 ) -> None:
     """Measure paged decode on this GPU: block sizes × tables × kernels, each checked before it is timed."""
-    _require_extra()
+    require("bench-kernel", "kernel", "torch", "triton")
     from pagesim.kernels.bench import DTYPES, make_cases
     from pagesim.kernels.pool import LAYOUTS
     from pagesim.kernels.workloads import TABLES
@@ -100,15 +101,6 @@ def bench_kernel(
             print(f"pagesim: {row.key}: wrong: worst row error {row.error_worst:.2e}, mean {row.error_mean:.2e}; "
                   "not timed", file=sys.stderr)
     raise typer.Exit(0 if all(row.passed for row in rows) else 1)
-
-
-def _require_extra() -> None:
-    try:
-        import torch
-        import triton
-    except ImportError as error:
-        raise MissingExtra(f"bench-kernel needs torch and triton ({error}): pip install 'pagesim[kernel]'") from None
-    del torch, triton
 
 
 def _builtin(names: "list[str] | tuple[str, ...]") -> "list[Workload]":

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pagesim.errors import InputError, MissingExtra
+from pagesim.cli.extras import require
+from pagesim.errors import InputError
 
 if TYPE_CHECKING:
     from pagesim.explain.lesson import Lesson, Question
@@ -74,14 +75,9 @@ def softmax(answer: Answer = None, no_ask: NoAsk = False) -> None:
 @app.command()
 def corrupt(answer: Answer = None, no_ask: NoAsk = False) -> None:
     """One wrong entry in a block table, through the real kernel: whose outputs change?"""
-    try:
-        import torch  # noqa: F401
-
-        # Triton reads this when it is imported; the lesson is small and needs no GPU.
-        os.environ["TRITON_INTERPRET"] = "1"
-        import triton  # noqa: F401
-    except ImportError as error:
-        raise MissingExtra(f"explain corrupt needs torch and triton ({error}): pip install 'pagesim[kernel]'") from None
+    # Triton reads this when it is imported; the lesson is small and needs no GPU.
+    os.environ["TRITON_INTERPRET"] = "1"
+    require("explain corrupt", "kernel", "torch", "triton")
     from pagesim.explain.corrupt import corrupt
 
     _teach("corrupt", corrupt(), answer, no_ask=no_ask)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pagesim.errors import MissingExtra
+from pagesim.cli.extras import require
 
 
 class Kind(str, Enum):
@@ -29,11 +29,7 @@ def plot(
     case: Annotated[list[str], typer.Option(metavar="NAME", help="Draw this case only; may be repeated.")] = [],
 ) -> None:
     """Draw one picture as PNG, SVG or PDF: the same as in the report, with matplotlib."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise MissingExtra(f"plot needs matplotlib ({error}): pip install 'pagesim[report]'") from None
-    del matplotlib
+    require("plot", "report", "matplotlib")
     from pagesim.report.loaded import chosen, load_runs
     from pagesim.report.plots import PLOTS, save
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pagesim.errors import InputError, MissingExtra
+from pagesim.cli.extras import require
+from pagesim.errors import InputError
 
 if TYPE_CHECKING:
     from pagesim.config import Case
@@ -25,13 +26,11 @@ def watch(
     paused: Annotated[bool, typer.Option("--paused", help="Begin paused; → takes a step.")] = False,
 ) -> None:
     """Watch memory fill, strand and come free: cases side by side on the same requests and the same clock."""
-    try:
-        from pagesim.watch.app import WatchApp
-    except ImportError as error:
-        raise MissingExtra(f"watch needs textual ({error}): pip install 'pagesim[watch]'") from None
+    require("watch", "watch", "textual")
     from pagesim.cli.first_use import compile_first
     from pagesim.config import load
     from pagesim.experiment.case import start
+    from pagesim.watch.app import WatchApp
     from pagesim.watch.player import Player
 
     chosen = choose(load(config, tuple(overrides)).cases, case)

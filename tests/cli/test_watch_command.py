@@ -44,6 +44,6 @@ def test_off_a_terminal_it_says_that_it_needs_one(tmp_path, pagesim):
 def test_without_textual_it_names_the_extra(tmp_path, pagesim, monkeypatch):
     for name in [name for name in sys.modules if name == "pagesim.watch.app" or name.split(".")[0] == "textual"]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "textual.app", None)
+    monkeypatch.setitem(sys.modules, "textual", None)
     ended = pagesim("watch", write_experiment(tmp_path))
     assert ended.code == 3 and "pip install 'pagesim[watch]'" in ended.err
