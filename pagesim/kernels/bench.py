@@ -60,8 +60,7 @@ class Bench:
         MissingExtra: no CUDA GPU.
     """
 
-    def __init__(self, workloads: Iterable[Workload], dtype: str = "bf16", pool_elements: int | None = None,
-                 seed: int = 0):
+    def __init__(self, workloads: Iterable[Workload], dtype: str = "bf16", seed: int = 0):
         if not torch.cuda.is_available():
             raise MissingExtra(
                 "bench-kernel measures on a CUDA GPU and found none; pagesim kernel checks the kernels without one")
@@ -74,7 +73,7 @@ class Bench:
                     else 2 * w.snapshot.num_blocks * w.snapshot.block_size * w.num_kv_heads * w.head_dim
                     for w in workloads)
         most = int(free * 0.45) // 2 // self.dtype.itemsize
-        elements = max(min(pool_elements or POOL_ELEMENTS, most), least)
+        elements = max(min(POOL_ELEMENTS, most), least)
         if elements > most:
             raise InputError(f"two tables of the largest workload need {4 * least * self.dtype.itemsize / 1e9:.1f} GB "
                              f"of GPU memory, {free / 1e9:.1f} are free")
@@ -130,7 +129,7 @@ class Bench:
             self._expected = {key: torch.cat(chunks, 1)}
         return self._expected[key]
 
-    def measure(self, case: Case, repeats: int = 15, *, eager: bool = True) -> Row:
+    def measure(self, case: Case, repeats: int) -> Row:
         """Check one case against the definition, and time it if it is right.
 
         Raises:
@@ -146,7 +145,7 @@ class Bench:
         kv_bytes = self.kv_bytes(w)
         ceiling = self.ceiling(kv_bytes).median_us
         graph = time_graph(calls, repeats) if passed else None
-        eager_us = time_eager(calls).median_us if passed and eager else None
+        eager_us = time_eager(calls).median_us if passed else None
         median = graph and graph.median_us
         return Row(key=case.key, workload=w.name, kernel=case.kernel, tables=case.tables, block_size=case.block_size,
                    layout=case.layout, dtype=case.dtype, num_seqs=len(w.lengths), context_tokens=int(w.lengths.sum()),

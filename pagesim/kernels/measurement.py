@@ -67,7 +67,7 @@ def over_contiguous(rows: list[Row]) -> dict[str, float]:
     return ratios
 
 
-def advice(rows: list[Row], within: float = 0.01) -> list[str]:
+def advice(rows: list[Row]) -> list[str]:
     """For each workload a sentence on what scatter costs; over block sizes, the smallest within 1 % of the fastest."""
     ratios = over_contiguous(rows)
     mine = [row for row in rows if row.kernel == "ours" and row.graph_us]
@@ -86,9 +86,9 @@ def advice(rows: list[Row], within: float = 0.01) -> list[str]:
                 speeds.setdefault(row.block_size, []).append(row.graph_us / row.context_tokens * 1e6)
         if len(speeds) > 1:
             fastest = min(map(np.mean, speeds.values()))
-            best = min(size for size, times in speeds.items() if np.mean(times) <= (1 + within) * fastest)
+            best = min(size for size, times in speeds.items() if np.mean(times) <= 1.01 * fastest)
             sentences.append(f"On {mine[0].environment['gpu']}, {kind} tables: take block size {best}, the smallest "
-                             f"within {100 * within:.0f} % of the fastest of {', '.join(map(str, sorted(speeds)))}.")
+                             f"within 1 % of the fastest of {', '.join(map(str, sorted(speeds)))}.")
     return sentences
 
 

@@ -29,8 +29,8 @@ def summary(times_us: list[float]) -> Times:
     return Times(*(float(x) for x in np.percentile(times_us, [50, 20, 80])))
 
 
-def time_graph(calls: list[Callable[[], None]], repeats: int = 15, min_calls: int = GRAPH_CALLS) -> Times:
-    """Time per call in replays of a graph that makes all ``calls`` in turn, at least ``min_calls`` altogether.
+def time_graph(calls: list[Callable[[], None]], repeats: int = 15) -> Times:
+    """Time per call in replays of a graph that makes all ``calls`` in turn, often enough for ``GRAPH_CALLS``.
 
     Calls that use different memory, larger together than the L2, find their data cold.
     """
@@ -40,7 +40,7 @@ def time_graph(calls: list[Callable[[], None]], repeats: int = 15, min_calls: in
         for call in calls[:2]:  # compile before the capture
             call()
     torch.cuda.current_stream().wait_stream(stream)
-    rounds = max(1, min_calls // len(calls))
+    rounds = max(1, GRAPH_CALLS // len(calls))
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for _ in range(rounds):
