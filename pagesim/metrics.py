@@ -125,12 +125,12 @@ def means(window: np.ndarray) -> dict[str, float | None]:
 
 def allocated(window: np.ndarray) -> float:
     """Slot-seconds owned by sequences: token states + reserved + overreserved + rounding."""
-    return float(window[Column.TOKEN_STATES : Column.ROUNDING + 1].sum())
+    return float(window[Column.TOKEN_STATES:Column.ROUNDING + 1].sum())
 
 
 def internal_fragmentation(window: np.ndarray) -> float | None:
     """``(reserved + overreserved + rounding) / allocated``, a ratio of time-weighted sums; None where that is 0 / 0."""
-    return ratio(window[Column.RESERVED : Column.ROUNDING + 1].sum(), allocated(window))
+    return ratio(window[Column.RESERVED:Column.ROUNDING + 1].sum(), allocated(window))
 
 
 def external_fragmentation(window: np.ndarray) -> dict[str, float | None]:

@@ -93,7 +93,7 @@ def _take(pool, row, need, step):
         count[FREED] -= 1
         pool.table[row, at] = pool.freed[count[FREED]]
     else:
-        _take_many(pool, pool.table[row, at : at + need])
+        _take_many(pool, pool.table[row, at:at + need])
     count[USED] += need
     pool.hold.blocks[row] = at + need
     if need == 1 and step == pool.hold.due[row]:
@@ -122,7 +122,7 @@ def _take_many(pool, ids):
     else:
         old = min(need, count[FREED])
         fresh = need - old
-        newest_last = pool.freed[count[FREED] - old : count[FREED]]
+        newest_last = pool.freed[count[FREED] - old:count[FREED]]
         for i in range(old):
             ids[i] = newest_last[np.uint64(old - 1 - i)]
         for i in range(fresh):
@@ -178,13 +178,13 @@ def release(pool, row, step):
     held, count = pool.hold.blocks[row], pool.count
     ids = pool.table[row, :held]
     _close_entry(pool, row)
-    _measure(pool, ids, pool.taken[row, : pool.hold.entries[row]], step)
+    _measure(pool, ids, pool.taken[row, :pool.hold.entries[row]], step)
     if pool.fifo:
         end = count[HEAD] + count[FREED]
         for i in range(held):
             pool.freed[(end + i) % len(pool.freed)] = ids[held - 1 - i]
     else:
-        top = pool.freed[count[FREED] : count[FREED] + held]
+        top = pool.freed[count[FREED]:count[FREED] + held]
         for i in range(held):
             top[i] = ids[i]
     count[FREED] += held

@@ -83,7 +83,7 @@ def _let_arrive(state):
     """Closed loop: for every request that is done, the next row of the file arrives now."""
     n, arrival = state.n, state.requests.arrival
     last = min(n[USERS] + n[DONE], len(arrival))
-    arrival[n[AVAILABLE] : last] = state.t[NOW]
+    arrival[n[AVAILABLE]:last] = state.t[NOW]
     n[AVAILABLE] = last
 
 

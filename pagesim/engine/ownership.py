@@ -37,8 +37,8 @@ class Ownership:
     def owners_at(self, step: int) -> np.ndarray:
         """Owner of each unit at the ledger's instant of ``step``, int64, shape (num_units,)."""
         owners = np.full(self.num_units, NOBODY, np.int64)
-        for _, first, count, owner in self.changes[: np.searchsorted(self.changes[:, 0], step, side="right")]:
-            owners[first : first + count] = owner
+        for _, first, count, owner in self.changes[:np.searchsorted(self.changes[:, 0], step, side="right")]:
+            owners[first:first + count] = owner
         return owners
 
 

@@ -105,7 +105,7 @@ class Run:
     def instant(self) -> Instant:
         """Ledger and queues of the step performed last; there must be one."""
         state, n, t = self._state, self._state.n, self._state.t
-        parts = state.sums.values[Column.TOKEN_STATES : Column.TOKEN_STATES + len(PARTS)]
+        parts = state.sums.values[Column.TOKEN_STATES:Column.TOKEN_STATES + len(PARTS)]
         return Instant(int(n[s.STEP]), float(t[s.NOW]), float(t[s.STEP_END]), parts.astype(np.int64), int(n[s.RUNNING]),
                        int(n[s.WAITING]))
 
@@ -129,7 +129,7 @@ class Run:
         lengths = self.stored_tokens(rows)
         block_size, num_blocks = self.units()
         if self._paged:
-            ids = [self._allocator.table[row, : self._allocator.hold.blocks[row]] for row in rows]
+            ids = [self._allocator.table[row, :self._allocator.hold.blocks[row]] for row in rows]
         else:
             ids = [np.arange(start, start + length) for start, length in zip(self._allocator.start[rows], lengths)]
         counts = np.array([len(x) for x in ids], np.int64)
@@ -163,10 +163,10 @@ class Run:
         rows = self.running()
         for row, request in zip(rows, self._state.rows.request[rows]):
             if self._paged:
-                owners[self._allocator.table[row, : self._allocator.hold.blocks[row]]] = request
+                owners[self._allocator.table[row, :self._allocator.hold.blocks[row]]] = request
             else:
                 start = self._allocator.start[row]
-                owners[start : start + self._allocator.allocated[row]] = request
+                owners[start:start + self._allocator.allocated[row]] = request
         return owners
 
     def result(self) -> Result:
@@ -199,7 +199,7 @@ class Run:
         lines = slice(0, int(self._state.n[s.LINES]))
         f, counts = self._state.sums.line_f[lines], self._state.sums.line_n[lines]
         return Timeline(stride=int(self._state.n[s.STRIDE]), first_step=counts[:, 0], start_s=f[:, 0],
-                        duration_s=f[:, 1], mean_parts=f[:, 2 : 2 + len(PARTS)], mean_running=f[:, 10],
+                        duration_s=f[:, 1], mean_parts=f[:, 2:2 + len(PARTS)], mean_running=f[:, 10],
                         mean_waiting=f[:, 11], max_token_states=counts[:, 1], max_allocated=counts[:, 2],
                         max_running=counts[:, 3], max_waiting=counts[:, 4], prefill_tokens=counts[:, 5],
                         decode_tokens=counts[:, 6], preemptions=counts[:, 7], admissions=counts[:, 8],

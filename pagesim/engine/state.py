@@ -194,7 +194,7 @@ def make_rules(allocator: Contiguous | Paged, capacity_slots: int, max_model_len
     rules.contiguous, rules.closed = contiguous, closed
     rules.until_s, rules.warmup_s = np.inf if until_s is None else until_s, warmup_s
     rules.roofline = isinstance(durations, Roofline)
-    rules.duration[: len(vars(durations))] = list(vars(durations).values())
+    rules.duration[:len(vars(durations))] = list(vars(durations).values())
     return rules
 
 

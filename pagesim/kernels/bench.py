@@ -108,7 +108,7 @@ class Bench:
         one = num_blocks_for(w, size, case.tables, 1)
         copies = max(1, min(-(-COLD_FACTOR * l2 // self.kv_bytes(w)) + 1, MAX_COPIES, num_blocks // max(one, 1)))
         inner = (size, w.num_kv_heads) if case.layout == "NHD" else (w.num_kv_heads, size)
-        k_cache, v_cache = (flat[: num_blocks * block_elements].view(num_blocks, *inner, w.head_dim)
+        k_cache, v_cache = (flat[:num_blocks * block_elements].view(num_blocks, *inner, w.head_dim)
                             for flat in (self.k, self.v))
         tables = [torch.from_numpy(t).cuda() for t in make_tables(w, size, num_blocks, case.tables, copies, self.seed)]
         q = torch.randn((len(w.lengths), w.q_len, w.num_q_heads, w.head_dim), dtype=self.q_dtype, device="cuda",
@@ -122,7 +122,7 @@ class Bench:
         if key not in self._expected:
             chunks = []
             for first in range(0, case.workload.q_len, REFERENCE_QUERIES):
-                q = batch.q[:, first : first + REFERENCE_QUERIES]
+                q = batch.q[:, first:first + REFERENCE_QUERIES]
                 seen = case.workload.lengths - case.workload.q_len + first + q.shape[1]
                 chunks.append(paged_attention(q, batch.k_cache, batch.v_cache, batch.tables[0], seen.tolist(),
                                               **batch.options))

@@ -152,7 +152,7 @@ def _contiguous(batch: Batch) -> list[tuple[torch.Tensor, torch.Tensor]]:
     blocks = len(lengths) * int(lengths[0]) // size
 
     def view(cache: torch.Tensor, copy: int) -> torch.Tensor:
-        part = cache[copy * blocks : (copy + 1) * blocks]
+        part = cache[copy * blocks:(copy + 1) * blocks]
         return part.view(len(lengths), -1, *cache.shape[2:]).transpose(1, 2)
 
     return [(view(batch.k_cache, i), view(batch.v_cache, i)) for i in range(len(batch.tables))]

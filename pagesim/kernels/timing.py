@@ -88,12 +88,12 @@ def read_ceiling(num_bytes: int, memory: torch.Tensor) -> Times:
     """
     words = memory.view(-1).view(torch.int32)
     sink = torch.empty(max(block for block, _, _ in READ_SHAPES), dtype=torch.int32, device=memory.device)
-    flush = words[-FLUSH_BYTES // 4 :]
+    flush = words[-FLUSH_BYTES // 4:]
     best = None
     for block, loads, warps in READ_SHAPES:
         step = block * loads
         size = -(-num_bytes // 4 // step) * step
-        parts = [words[at : at + size] for at in range(0, len(words) - size + 1, size)[:8]]
+        parts = [words[at:at + size] for at in range(0, len(words) - size + 1, size)[:8]]
         calls = [lambda part=part: _read[(size // step,)](part, sink, BLOCK=block, LOADS=loads, num_warps=warps)
                  for part in parts]
         # Reading something else first leaves the cache cold, and keeps the GPU busy while Python launches.  (After
@@ -109,7 +109,7 @@ def copy_ceiling(memory: torch.Tensor) -> float:
     """GB/s (1e9), bytes read plus bytes written, of copying one half of ``memory`` over the other."""
     flat = memory.view(-1)
     half = len(flat) // 2
-    times = time_eager([lambda: flat[:half].copy_(flat[half : 2 * half])], 8)
+    times = time_eager([lambda: flat[:half].copy_(flat[half:2 * half])], 8)
     return 2 * half * flat.element_size() / times.median_us / 1e3
 
 

@@ -132,7 +132,7 @@ def make_tables(workload: Workload, block_size: int, num_blocks: int, kind: str,
         elif kind == "same":
             table[:] = copy * total + np.arange(used.shape[1])
         else:
-            table[used] = ids[copy * total : (copy + 1) * total]
+            table[used] = ids[copy * total:(copy + 1) * total]
         if kind == "sorted":
             table = np.where(used, np.sort(np.where(used, table, np.iinfo(np.int32).max), 1), 0).astype(np.int32)
         tables.append(table)

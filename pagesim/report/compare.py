@@ -134,7 +134,7 @@ def read_timeline(path: Path) -> Gauges:
 
 def _with_gaps(start_s: np.ndarray, end_s: np.ndarray, rows: Gauges) -> Gauges:
     """Nothing runs and nothing waits before the first row, and from the end of each that no other continues."""
-    last_of_burst = np.append(start_s[1:] > end_s[:-1] * (1 + 1e-12), True)[: len(start_s)]
+    last_of_burst = np.append(start_s[1:] > end_s[:-1] * (1 + 1e-12), True)[:len(start_s)]
     where = np.concatenate(([0], np.flatnonzero(last_of_burst) + 1))
     since_s = np.concatenate(([-np.inf], end_s[last_of_burst]))
     return Gauges(np.insert(rows.time_s, where, since_s),

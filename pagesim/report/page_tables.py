@@ -35,7 +35,7 @@ def all_numbers(cases: list[tuple[str, dict]]) -> str:
     """Every figure of metrics.json in tables of a few cases each."""
     tables = []
     for begin in range(0, len(cases), _CASES_A_TABLE):
-        some = cases[begin : begin + _CASES_A_TABLE]
+        some = cases[begin:begin + _CASES_A_TABLE]
         columns = [flat(case) for _, case in some]
         keys = [key for key in dict.fromkeys(key for values in columns for key in values) if key != "name"]
         rows = [(key, "".join(cell(values.get(key), _shown(values.get(key))) for values in columns)) for key in keys]

@@ -144,7 +144,7 @@ def sweep(cases: list[LoadedCase]) -> "Figure":
         panels = part.subplots(-(-len(measures) // 3), 3, squeeze=False).ravel()
         for panel, measure in zip(panels, measures):
             _curves(panel, curves, measure, at)
-        for panel in panels[len(measures) :]:
+        for panel in panels[len(measures):]:
             panel.set_axis_off()
         part.supxlabel(key, **_SMALL)
         _legend(part, {curve.name: _series(k) for k, curve in enumerate(curves)})

@@ -29,9 +29,9 @@ def test_a_replayed_graph_follows_changed_lengths_tables_and_plans(hopper, kerne
     def load(case):
         for cache, source in ((k, case.k_cache), (v, case.v_cache)):
             cache.fill_(float("nan"))
-            cache[: len(source)] = source
+            cache[:len(source)] = source
         table.zero_()
-        table[:, : case.block_table.shape[1]] = case.block_table
+        table[:, :case.block_table.shape[1]] = case.block_table
         lengths.copy_(case.lengths_tensor())
         q.copy_(case.q)
         plan.update(case.lengths)
@@ -97,10 +97,10 @@ def test_a_row_alone_and_in_a_batch_differ_by_rounding_only(hopper, kernel):
                       device="cuda")
     out = run(batch, kernel)
     for seq in range(4):
-        lengths = batch.lengths[seq : seq + 1]
-        plan = plan_decode(batch.q[seq : seq + 1], batch.k_cache, lengths, kernel=kernel, layout="NHD")
-        alone = paged_decode(batch.q[seq : seq + 1], batch.k_cache, batch.v_cache, batch.block_table[seq : seq + 1],
-                             batch.lengths_tensor()[seq : seq + 1], plan, layout="NHD")
+        lengths = batch.lengths[seq:seq + 1]
+        plan = plan_decode(batch.q[seq:seq + 1], batch.k_cache, lengths, kernel=kernel, layout="NHD")
+        alone = paged_decode(batch.q[seq:seq + 1], batch.k_cache, batch.v_cache, batch.block_table[seq:seq + 1],
+                             batch.lengths_tensor()[seq:seq + 1], plan, layout="NHD")
         torch.testing.assert_close(alone[0].float(), out[seq].float(), rtol=0.02, atol=1e-3)
 
 

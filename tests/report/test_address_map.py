@@ -64,9 +64,9 @@ def test_a_png_holds_its_pixels_top_row_first():
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     at, chunks = 8, {}
     while at < len(data):
-        (length,) = struct.unpack(">I", data[at : at + 4])
-        body = data[at + 4 : at + 8 + length]
-        assert struct.unpack(">I", data[at + 8 + length : at + 12 + length]) == (zlib.crc32(body),)
+        (length,) = struct.unpack(">I", data[at:at + 4])
+        body = data[at + 4:at + 8 + length]
+        assert struct.unpack(">I", data[at + 8 + length:at + 12 + length]) == (zlib.crc32(body),)
         chunks[body[:4]] = body[4:]
         at += 12 + length
     assert struct.unpack(">II", chunks[b"IHDR"][:8]) == (3, 2)

@@ -31,7 +31,7 @@ def test_every_step_can_be_redrawn_from_the_json(allocator):
     for step in range(events["first_step"], events["last_step"] + 1):
         run.advance(1)
         for _, unit, count, request in (change for change in events["changes"] if change[0] == step):
-            owners[unit : unit + count] = [request] * count
+            owners[unit:unit + count] = [request] * count
         assert owners == [None if owner == NOBODY else owner for owner in run.owners().tolist()]
 
 
