@@ -92,42 +92,36 @@ LINES_MAX = 8192  # timeline rows; twice as many steps fall into a row each time
 # count one, arrays of records seven.
 
 # The rules of the run as plain numbers; see ``engine.rules``.
-RULES = np.dtype(
-    [
-        ("max_num_seqs", np.int64),
-        ("max_num_batched_tokens", np.int64),
-        ("max_model_len", np.int64),
-        ("chunked_prefill", np.bool_),
-        ("whole_sequence", np.bool_),  # an admission needs room for all known tokens, not only for its first chunk
-        ("swap", np.bool_),
-        ("host_units", np.int64),  # blocks (paged) or slots (contiguous) that fit into host memory, -1 without limit
-        ("swap_s_per_slot", np.float64),
-        ("unit_slots", np.int64),  # block_size, 1 for contiguous
-        ("remainder", np.int64),  # slots outside any block
-        ("contiguous", np.bool_),
-        ("closed", np.bool_),
-        ("until_s", np.float64),
-        ("warmup_s", np.float64),
-        ("roofline", np.bool_),
-        ("duration", np.float64, (7,)),  # the fields of Linear or Roofline in their order
-    ],
-    align=True,
-)
+RULES = np.dtype([
+    ("max_num_seqs", np.int64),
+    ("max_num_batched_tokens", np.int64),
+    ("max_model_len", np.int64),
+    ("chunked_prefill", np.bool_),
+    ("whole_sequence", np.bool_),  # an admission needs room for all known tokens, not only for its first chunk
+    ("swap", np.bool_),
+    ("host_units", np.int64),  # blocks (paged) or slots (contiguous) that fit into host memory, -1 without limit
+    ("swap_s_per_slot", np.float64),
+    ("unit_slots", np.int64),  # block_size, 1 for contiguous
+    ("remainder", np.int64),  # slots outside any block
+    ("contiguous", np.bool_),
+    ("closed", np.bool_),
+    ("until_s", np.float64),
+    ("warmup_s", np.float64),
+    ("roofline", np.bool_),
+    ("duration", np.float64, (7,)),  # the fields of Linear or Roofline in their order
+], align=True)
 
 # What adds up over the run: the columns over each window, the columns at this step, waiting by its cause, waste of
 # ended sequences; and the timeline: start, duration and means of ``values[1:1 + NUM_MEANS]``; first step, maxima,
 # counts.
-SUMS = np.dtype(
-    [
-        ("integrals", np.float64, (len(WINDOWS), len(Column))),
-        ("values", np.float64, (len(Column),)),
-        ("wait_s", np.float64, (len(WAIT_CAUSES),)),
-        ("waste", np.int64, (64,)),
-        ("line_f", np.float64, (LINES_MAX, 2 + NUM_MEANS)),
-        ("line_n", np.int64, (LINES_MAX, 1 + NUM_PEAKS + NUM_COUNTS)),
-    ],
-    align=True,
-)
+SUMS = np.dtype([
+    ("integrals", np.float64, (len(WINDOWS), len(Column))),
+    ("values", np.float64, (len(Column),)),
+    ("wait_s", np.float64, (len(WAIT_CAUSES),)),
+    ("waste", np.int64, (64,)),
+    ("line_f", np.float64, (LINES_MAX, 2 + NUM_MEANS)),
+    ("line_n", np.int64, (LINES_MAX, 1 + NUM_PEAKS + NUM_COUNTS)),
+], align=True)
 
 
 class Requests(NamedTuple):
@@ -142,16 +136,13 @@ class Requests(NamedTuple):
     outcome: np.recarray  # OUTCOME
 
 
-OUTCOME = np.dtype(
-    [
-        ("first_scheduled", np.float64),
-        ("first_token", np.float64),
-        ("finish", np.float64),
-        ("preemptions", np.int32),
-        ("status", np.int32),
-    ],
-    align=True,
-)
+OUTCOME = np.dtype([
+    ("first_scheduled", np.float64),
+    ("first_token", np.float64),
+    ("finish", np.float64),
+    ("preemptions", np.int32),
+    ("status", np.int32),
+], align=True)
 
 # A running sequence.  One that decodes stores ``step - shift`` tokens after being scheduled in ``step``, so that its
 # state needs no update from step to step; one that is still being prefilled keeps ``stored`` of its ``known`` tokens.

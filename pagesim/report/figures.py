@@ -105,58 +105,43 @@ def _latency(name: str, key: str) -> Callable[[dict], str]:
 
 
 _NOTHING = ("0", "0.00", "–")
-_MEMORY = Group(
-    "Memory, % of capacity",
-    (
-        Figure("token use", lambda case: percent(case["utilization"])),
-        Figure("block use", lambda case: percent(case["block_use"])),
-        *(Figure(part, _part(part)) for part in ("reserved", "overreserved", "rounding", "stranded", "idle")),
-        *(Figure(part, _part(part), rare=True) for part in ("cached", "remainder")),
-        Figure("internal fragm.", lambda case: percent(case["internal_fragmentation"])),
-    ),
-)
-_EXTERNAL = Group(
-    "External fragmentation, %",
-    (
-        Figure("time blocked by it", _external("blocked_by_fragmentation")),
-        Figure("1 - largest hole / free", _external("largest_hole")),
-        Figure("free but unusable", _external("unusable")),
-        Figure("extfrag_index", _extfrag_index),
-    ),
-)
-_PAPER = Group(
-    "As SOSP'23 Figure 2, %",
-    (
-        Figure("window", shown_window),
-        Figure("token states", _paper("token_states")),
-        Figure("reservation", _paper("reserved")),
-        Figure("internal", _paper("internal")),
-        Figure("external & others", _paper("external_and_others")),
-    ),
-)
-_TEXTBOOK = Group(
-    "As a textbook, %",
-    (
-        Figure("window", shown_window),
-        *(Figure(part, _textbook(part)) for part in ("used", "internal", "external", "free")),
-    ),
-)
+_MEMORY = Group("Memory, % of capacity", (
+    Figure("token use", lambda case: percent(case["utilization"])),
+    Figure("block use", lambda case: percent(case["block_use"])),
+    *(Figure(part, _part(part)) for part in ("reserved", "overreserved", "rounding", "stranded", "idle")),
+    *(Figure(part, _part(part), rare=True) for part in ("cached", "remainder")),
+    Figure("internal fragm.", lambda case: percent(case["internal_fragmentation"])),
+))
+_EXTERNAL = Group("External fragmentation, %", (
+    Figure("time blocked by it", _external("blocked_by_fragmentation")),
+    Figure("1 - largest hole / free", _external("largest_hole")),
+    Figure("free but unusable", _external("unusable")),
+    Figure("extfrag_index", _extfrag_index),
+))
+_PAPER = Group("As SOSP'23 Figure 2, %", (
+    Figure("window", shown_window),
+    Figure("token states", _paper("token_states")),
+    Figure("reservation", _paper("reserved")),
+    Figure("internal", _paper("internal")),
+    Figure("external & others", _paper("external_and_others")),
+))
+_TEXTBOOK = Group("As a textbook, %", (
+    Figure("window", shown_window),
+    *(Figure(part, _textbook(part)) for part in ("used", "internal", "external", "free")),
+))
 _RARE_COUNTERS = ("recomputed_tokens", "swapped_blocks", "swap_fallbacks", "copied_tokens", "failed_growths")
-_LOAD = Group(
-    "Load",
-    (
-        Figure("completed", lambda case: f"{case['requests']['completed']:,}"),
-        Figure("running, mean", lambda case: number(case["mean"]["running"])),
-        Figure("running, peak", lambda case: f"{case['peak']['running']:,}"),
-        Figure("waiting, mean", lambda case: number(case["mean"]["waiting"])),
-        Figure("waiting, peak", lambda case: f"{case['peak']['waiting']:,}"),
-        Figure("waits for", _waits_for),
-        Figure("preemptions", _count("preemptions")),
-        *(Figure(key.replace("_", " "), _count(key), rare=True) for key in _RARE_COUNTERS),
-        Figure("requests/s", lambda case: number(case["throughput"]["requests_per_s"])),
-        Figure("output tokens/s", lambda case: number(case["throughput"]["output_tokens_per_s"])),
-    ),
-)
+_LOAD = Group("Load", (
+    Figure("completed", lambda case: f"{case['requests']['completed']:,}"),
+    Figure("running, mean", lambda case: number(case["mean"]["running"])),
+    Figure("running, peak", lambda case: f"{case['peak']['running']:,}"),
+    Figure("waiting, mean", lambda case: number(case["mean"]["waiting"])),
+    Figure("waiting, peak", lambda case: f"{case['peak']['waiting']:,}"),
+    Figure("waits for", _waits_for),
+    Figure("preemptions", _count("preemptions")),
+    *(Figure(key.replace("_", " "), _count(key), rare=True) for key in _RARE_COUNTERS),
+    Figure("requests/s", lambda case: number(case["throughput"]["requests_per_s"])),
+    Figure("output tokens/s", lambda case: number(case["throughput"]["output_tokens_per_s"])),
+))
 _LATENCY = Group("Latency, s",
                  tuple(Figure(f"{name} {key}", _latency(name, key)) for name in ("queue", "ttft", "tpot", "e2e")
                        for key in ("p50", "p99")))

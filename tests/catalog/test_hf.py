@@ -20,50 +20,18 @@ LLAMA_8B = {
     "tie_word_embeddings": False,
     "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192},
 }
-QWEN3_4B = {
-    "model_type": "qwen3",
-    "hidden_size": 2560,
-    "intermediate_size": 9728,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 36,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "vocab_size": 151936,
-    "max_position_embeddings": 40960,
-    "torch_dtype": "bfloat16",
-    "tie_word_embeddings": True,
-    "sliding_window": None,
-    "use_sliding_window": False,
-}
-QWEN25_7B = {
-    "model_type": "qwen2",
-    "hidden_size": 3584,
-    "intermediate_size": 18944,
-    "num_attention_heads": 28,
-    "num_hidden_layers": 28,
-    "num_key_value_heads": 4,
-    "vocab_size": 152064,
-    "max_position_embeddings": 32768,
-    "torch_dtype": "bfloat16",
-    "tie_word_embeddings": False,
-    "sliding_window": 131072,
-    "use_sliding_window": False,
-}
-MIXTRAL = {
-    "model_type": "mixtral",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "num_key_value_heads": 8,
-    "num_local_experts": 8,
-    "num_experts_per_tok": 2,
-    "vocab_size": 32000,
-    "max_position_embeddings": 32768,
-    "torch_dtype": "bfloat16",
-    "tie_word_embeddings": False,
-    "sliding_window": None,
-}
+QWEN3_4B = {"model_type": "qwen3", "hidden_size": 2560, "intermediate_size": 9728, "num_attention_heads": 32,
+            "num_hidden_layers": 36, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
+            "max_position_embeddings": 40960, "torch_dtype": "bfloat16", "tie_word_embeddings": True,
+            "sliding_window": None, "use_sliding_window": False}
+QWEN25_7B = {"model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944, "num_attention_heads": 28,
+             "num_hidden_layers": 28, "num_key_value_heads": 4, "vocab_size": 152064, "max_position_embeddings": 32768,
+             "torch_dtype": "bfloat16", "tie_word_embeddings": False, "sliding_window": 131072,
+             "use_sliding_window": False}
+MIXTRAL = {"model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
+           "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 8, "num_experts_per_tok": 2,
+           "vocab_size": 32000, "max_position_embeddings": 32768, "torch_dtype": "bfloat16",
+           "tie_word_embeddings": False, "sliding_window": None}
 QWEN3_MOE = {
     "model_type": "qwen3_moe",
     "hidden_size": 2048,
@@ -81,16 +49,8 @@ QWEN3_MOE = {
     "tie_word_embeddings": False,
     "mlp_only_layers": [],
 }
-OPT_13B = {
-    "model_type": "opt",
-    "hidden_size": 5120,
-    "ffn_dim": 20480,
-    "num_attention_heads": 40,
-    "num_hidden_layers": 40,
-    "vocab_size": 50272,
-    "max_position_embeddings": 2048,
-    "torch_dtype": "float16",
-}
+OPT_13B = {"model_type": "opt", "hidden_size": 5120, "ffn_dim": 20480, "num_attention_heads": 40,
+           "num_hidden_layers": 40, "vocab_size": 50272, "max_position_embeddings": 2048, "torch_dtype": "float16"}
 DEEPSEEK_V3 = {
     "model_type": "deepseek_v3",
     "hidden_size": 7168,
@@ -154,12 +114,8 @@ def kv_bytes(model, max_model_len=4096):
 def test_a_config_gives_what_the_catalogue_has_to_the_last_parameter(written, config, name):
     ours, known = catalog.model_from_config(written(config)), catalog.model(name)
     assert kv_bytes(ours) == kv_bytes(known)
-    assert (ours.params, ours.weights, ours.max_model_len, ours.heads) == (
-        known.params,
-        known.weights,
-        known.max_model_len,
-        known.heads,
-    )
+    for name in ("params", "weights", "max_model_len", "heads"):
+        assert getattr(ours, name) == getattr(known, name)
     assert ours.active_params == (known.active_params or known.params)
 
 
