@@ -11,20 +11,13 @@ from pagesim.report.files import flat
 from pagesim.report.loaded import GAUGES, timeline
 
 # The usual names of a measured timeline's columns, without a "vllm:" before them, and what one unit of it is.
-_TIME_COLUMNS = {"t": 1.0, "time": 1.0, "time_s": 1.0, "t_s": 1.0, "elapsed_s": 1.0, "time_ms": 1e-3, "t_ms": 1e-3}
-_RUNNING_COLUMNS = {"running": 1.0, "num_running": 1.0, "num_requests_running": 1.0}
-_WAITING_COLUMNS = {"waiting": 1.0, "num_waiting": 1.0, "num_requests_waiting": 1.0}
-_USE_COLUMNS = {
-    "kv_cache_pct": 0.01,
-    "kv_pct": 0.01,
-    "kv_percent": 0.01,
-    "kv %": 0.01,
-    "kv_cache_percent": 0.01,
-    "kv_cache_usage": 1.0,
-    "kv_cache_usage_perc": 1.0,
-    "gpu_cache_usage_perc": 1.0,
-    "block_use_share": 1.0,
-}
+_COLUMNS = {
+    "time": {"t": 1.0, "time": 1.0, "time_s": 1.0, "t_s": 1.0, "elapsed_s": 1.0, "time_ms": 1e-3, "t_ms": 1e-3},
+    "running": {"running": 1.0, "num_running": 1.0, "num_requests_running": 1.0},
+    "waiting": {"waiting": 1.0, "num_waiting": 1.0, "num_requests_waiting": 1.0},
+    "KV cache use": {"kv_cache_pct": 0.01, "kv_pct": 0.01, "kv_percent": 0.01, "kv %": 0.01, "kv_cache_percent": 0.01,
+                     "kv_cache_usage": 1.0, "kv_cache_usage_perc": 1.0, "gpu_cache_usage_perc": 1.0,
+                     "block_use_share": 1.0}}
 
 QUANTITIES = ("running", "waiting", "block_use")
 
@@ -83,17 +76,9 @@ def read_measured(path: Path) -> Gauges:
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
             header = [name.strip().lower().removeprefix("vllm:") for name in next(reader, [])]
-            chosen = [
-                _column(path, header, what, known)
-                for what, known in (
-                    ("time", _TIME_COLUMNS),
-                    ("running", _RUNNING_COLUMNS),
-                    ("waiting", _WAITING_COLUMNS),
-                    ("KV cache use", _USE_COLUMNS),
-                )
-            ]
-            rows = [[_value(path, reader.line_num, row, index) * unit for index, unit in chosen] for row in reader
-                    if row]
+            chosen = [_column(path, header, what, known) for what, known in _COLUMNS.items()]
+            rows = [[_value(path, reader.line_num, row, index) * unit for index, unit in chosen]
+                    for row in reader if row]
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -47,15 +47,9 @@ def row_by_row(cases: list[dict]) -> list[Sheet]:
 
 def comparison_sheet(rows: list[dict], title: str) -> Sheet:
     """Rows of ``compare``: a figure in two runs and its relative difference."""
-    cells = tuple(
-        (
-            row["figure"],
-            number(row["a"]),
-            number(row["b"]),
-            "–" if row["relative"] is None else f"{100 * row['relative']:+.2f} %",
-        )
-        for row in rows
-    )
+    cells = tuple((row["figure"], number(row["a"]), number(row["b"]),
+                   "–" if row["relative"] is None else f"{100 * row['relative']:+.2f} %")
+                  for row in rows)
     return Sheet(title, ("figure", "A", "B", "B against A"), cells)
 
 
@@ -64,18 +58,12 @@ def measured_sheets(both: dict, most_rows: int) -> list[Sheet]:
     step = -(-len(both["moments"]) // most_rows)
     summary = tuple((name.replace("_", " "), *map(number, values.values())) for name, values in both["summary"].items())
     moments = tuple(tuple(map(number, moment.values())) for moment in both["moments"][::step])
-    return [
-        Sheet(
-            "A measured timeline beside the run's; block use as a share",
-            ("quantity", "measured mean", "run mean", "measured peak", "run peak", "mean absolute difference"),
-            summary,
-        ),
-        Sheet(
-            "At the measured moments" + (f" (one of {step})" if step > 1 else ""),
-            ("time, s", "running, measured", "run", "waiting, measured", "run", "block use, measured", "run"),
-            moments,
-        ),
-    ]
+    return [Sheet("A measured timeline beside the run's; block use as a share",
+                  ("quantity", "measured mean", "run mean", "measured peak", "run peak", "mean absolute difference"),
+                  summary),
+            Sheet("At the measured moments" + (f" (one of {step})" if step > 1 else ""),
+                  ("time, s", "running, measured", "run", "waiting, measured", "run", "block use, measured", "run"),
+                  moments)]
 
 
 def rich_table(sheet: Sheet) -> "Table":
