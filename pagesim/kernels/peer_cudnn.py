@@ -36,19 +36,7 @@ def prepare(cudnn: ModuleType, batch: "Batch") -> list[Callable[[], None]]:
 
     def call(table: torch.Tensor) -> None:
         cudnn.set_stream(handle=handle, stream=torch.cuda.current_stream().cuda_stream)
-        graph.execute(
-            {
-                gq: q,
-                gk: k,
-                gv: v,
-                k_table: table,
-                v_table: table,
-                gq_lengths: q_lengths,
-                gkv_lengths: kv_lengths,
-                gout: out,
-            },
-            workspace,
-            handle=handle,
-        )
+        graph.execute({gq: q, gk: k, gv: v, k_table: table, v_table: table, gq_lengths: q_lengths,
+                       gkv_lengths: kv_lengths, gout: out}, workspace, handle=handle)
 
     return [lambda table=table: call(table) for table in tables]

@@ -56,19 +56,12 @@ class Trace:
     source: Source = Source("memory", "memory")
 
     def __post_init__(self) -> None:
-        columns = {
-            "prompt_tokens": self.prompt_tokens,
-            "output_tokens": self.output_tokens,
-            "arrival_s": self.arrival_s,
-            "max_tokens": self.max_tokens,
-            "num_samples": self.num_samples,
-            "session": self.session,
-        }
-        for name, column in columns.items():
+        for name in ("prompt_tokens", "output_tokens", "arrival_s", "max_tokens", "num_samples", "session"):
+            column = getattr(self, name)
             if column is not None and column.shape != (len(self),):
                 raise TraceError(f"{name} has shape {column.shape}, expected ({len(self)},)")
         for name in ("prompt_tokens", "output_tokens", "num_samples"):
-            column = columns[name]
+            column = getattr(self, name)
             if column is not None and len(column) and column.min() < 1:
                 raise TraceError(f"{name} must be at least 1, request {int(column.argmin())} has {column.min()}")
         if (self.arrival_s is not None and len(self)
