@@ -11,4 +11,5 @@ def require(command: str, extra: str, *packages: str) -> None:
         for package in packages:
             import_module(package)
     except ImportError as error:
-        raise MissingExtra(f"{command} needs {' and '.join(packages)} ({error}): pip install 'pagesim[{extra}]'") from None
+        needs = f"{command} needs {' and '.join(packages)}"
+        raise MissingExtra(f"{needs} ({error}): pip install 'pagesim[{extra}]'") from None
