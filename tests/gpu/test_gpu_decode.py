@@ -13,8 +13,9 @@ from launching import RAGGED, check, run
 
 from pagesim.kernels.dispatch import paged_decode, plan_decode
 
+pytestmark = pytest.mark.gpu
 
-@pytest.mark.gpu
+
 @pytest.mark.parametrize("block_size, layout, dtype, heads, q_len, head_dim", [
     (16, "NHD", "bfloat16", (32, 8), 1, 128),
     (16, "HND", "bfloat16", (32, 8), 1, 128),
@@ -42,7 +43,6 @@ def test_the_hopper_kernel_is_right_for_ragged_lengths(hopper, block_size, layou
     check(case, run(case, "hopper"))
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("block_size, group, head_dim, dtype, layout", [
     (1, 4, 128, "bfloat16", "NHD"),
     (3, 1, 64, "float16", "HND"),
@@ -63,7 +63,6 @@ def test_the_general_kernel_is_right_for_ragged_lengths(block_size, group, head_
     check(case, run(case, "general"))
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("window, softcap, scales, cache", [
     (0, None, (1, 1), None),
     (64, None, (1, 1), None),
@@ -79,7 +78,6 @@ def test_the_general_kernel_is_right_with_windows_soft_caps_and_an_fp8_cache(win
     check(case, run(case, "general"))
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("kernel, block_size", [("hopper", 16), ("hopper", 8), ("general", 16)])
 @pytest.mark.parametrize("lengths",
                          [[40_000], [33_000, 17, 20_000], [3000] * 40, [700] * 132, [9000, 9000, 5, 1], [2500] * 9])
@@ -89,7 +87,6 @@ def test_rows_cut_into_few_and_many_parts_merge_right(hopper, kernel, block_size
     check(case, run(case, kernel))
 
 
-@pytest.mark.gpu
 def test_a_row_whose_last_part_only_later_queries_see_merges_right(hopper):
     for length in (16 * 131 * 2 + 2, 16 * 131 * 2 + 1, 40_001):
         case = make_case([length], num_q_heads=32, num_kv_heads=8, head_dim=128, q_len=4, dtype=torch.bfloat16,
@@ -97,7 +94,6 @@ def test_a_row_whose_last_part_only_later_queries_see_merges_right(hopper):
         check(case, run(case, "hopper"))
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("kernel", ["hopper", "general"])
 def test_queries_that_see_nothing_get_zeros_among_hundreds_of_empty_sequences(hopper, kernel):
     case = make_case([0] * 300 + [5] + [0] * 300 + [2], num_q_heads=32, num_kv_heads=8, head_dim=128, q_len=4,
@@ -107,7 +103,6 @@ def test_queries_that_see_nothing_get_zeros_among_hundreds_of_empty_sequences(ho
     assert (out[0] == 0).all() and (out[-1, :2] == 0).all() and (out[-1, 2:] != 0).any()
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("kernel, block_size", [("hopper", 16), ("hopper", 64), ("hopper", 8), ("general", 16)])
 def test_no_entry_behind_a_sequences_end_is_followed(hopper, kernel, block_size):
     case = make_case(RAGGED, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, block_size=block_size,
@@ -116,7 +111,6 @@ def test_no_entry_behind_a_sequences_end_is_followed(hopper, kernel, block_size)
     assert torch.equal(run(replace(case, block_table=table), kernel), run(case, kernel))
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("kernel", ["hopper", "general"])
 def test_logits_far_below_any_sentinel_are_not_taken_for_masked(hopper, kernel):
     case = make_case([3000, 40, 1], num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda")
@@ -127,7 +121,6 @@ def test_logits_far_below_any_sentinel_are_not_taken_for_masked(hopper, kernel):
     check(case, out)
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("kernel, block_size, num_kv_heads, head_dim", [
     ("hopper", 16, 8, 128),
     ("hopper", 1, 8, 128),
@@ -157,7 +150,6 @@ def test_blocks_at_the_end_of_a_pool_past_2_to_the_31_and_32_elements_are_read_r
     check(small, out)
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("kernel, layout, block_size",
                          list(itertools.product(["hopper", "general"], ["NHD", "HND"], [16, 8])))
 def test_a_strided_pool_of_interleaved_layers_is_read_right(hopper, kernel, layout, block_size):

@@ -11,8 +11,9 @@ from launching import check, run
 
 from pagesim.kernels.dispatch import paged_decode, plan_decode, why_general
 
+pytestmark = pytest.mark.gpu
 
-@pytest.mark.gpu
+
 @pytest.mark.parametrize("kernel", ["hopper", "general"])
 def test_a_replayed_graph_follows_changed_lengths_tables_and_plans(hopper, kernel):
     batches = [make_case(lengths, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda",
@@ -53,7 +54,6 @@ def test_a_replayed_graph_follows_changed_lengths_tables_and_plans(hopper, kerne
             check(case, out)
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("kernel", ["hopper", "general"])
 def test_stale_plan_entries_counters_and_partials_are_never_read(hopper, kernel):
     case = make_case([4000, 3, 900, 0], num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16,
@@ -72,7 +72,6 @@ def test_stale_plan_entries_counters_and_partials_are_never_read(hopper, kernel)
     assert torch.equal(run(case, kernel, plan=plan), first), "a second launch on the same buffers differs"
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("kernel", ["hopper", "general"])
 def test_two_updates_without_a_wait_leave_each_launch_its_own_plan(hopper, kernel):
     a = make_case([3000] * 16, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda",
@@ -90,7 +89,6 @@ def test_two_updates_without_a_wait_leave_each_launch_its_own_plan(hopper, kerne
         check(case, out)
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("kernel", ["hopper", "general"])
 def test_a_row_alone_and_in_a_batch_differ_by_rounding_only(hopper, kernel):
     batch = make_case([5000, 300, 2000, 64], num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16,
@@ -104,7 +102,6 @@ def test_a_row_alone_and_in_a_batch_differ_by_rounding_only(hopper, kernel):
         torch.testing.assert_close(alone[0].float(), out[seq].float(), rtol=0.02, atol=1e-3)
 
 
-@pytest.mark.gpu
 def test_the_rule_takes_large_common_batches_to_the_hopper_kernel_and_says_why_not_others(hopper):
     def reason(lengths, head_dim=128, **options):
         q = torch.empty((len(lengths), 1, 32, head_dim), dtype=torch.bfloat16, device="cuda")

@@ -10,6 +10,8 @@ from cases import make_case
 from pagesim.kernels.check import compare
 from pagesim.kernels.dispatch import paged_prefill, why_general_prefill
 
+pytestmark = pytest.mark.gpu
+
 # Tiles hold 128 tokens, items 128 queries, and a consumer takes 64 of them.
 LENGTHS = [1, 15, 64, 127, 128, 129, 200, 256, 300, 333, 0, 1025, 700, 90]
 Q_LENS = [1, 15, 64, 127, 128, 129, 129, 65, 0, 300, 0, 129, 1, 33]
@@ -47,7 +49,6 @@ def check(case, q_lens, kernel, **caches):
     assert verdict.passed, verdict
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("kernel", ["hopper", "general"])
 @pytest.mark.parametrize("block_size, layout, dtype, group, head_dim", SHAPES)
 def test_ragged_chunks_behind_prefixes_are_right(request, kernel, block_size, layout, dtype, group, head_dim):
@@ -58,13 +59,11 @@ def test_ragged_chunks_behind_prefixes_are_right(request, kernel, block_size, la
     check(case, Q_LENS, kernel)
 
 
-@pytest.mark.gpu
 def test_more_items_than_the_gpu_has_sms_are_drawn_once_each(hopper):
     case = make_case([900, 1, 2048], q_len=2048, num_q_heads=32, num_kv_heads=8, head_dim=128, device="cuda")
     check(case, [900, 0, 2048], "hopper")
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("layout", ["NHD", "HND"])
 def test_a_pool_of_packed_layers_is_read_by_its_strides(hopper, layout):
     case = make_case([300, 77], q_len=150, num_q_heads=8, head_dim=128, layout=layout, device="cuda")
@@ -76,7 +75,6 @@ def test_a_pool_of_packed_layers_is_read_by_its_strides(hopper, layout):
     check(case, [150, 40], "hopper", k_cache=k_cache, v_cache=v_cache)
 
 
-@pytest.mark.gpu
 def test_table_entries_behind_the_last_block_may_be_anything(hopper):
     case = make_case([130, 40, 257], q_len=130, num_q_heads=8, head_dim=128, device="cuda")
     used = (torch.arange(case.block_table.shape[1])[None, :] * 16 < torch.from_numpy(case.lengths)[:, None]).cuda()
@@ -84,7 +82,6 @@ def test_table_entries_behind_the_last_block_may_be_anything(hopper):
     check(case, [130, 40, 100], "hopper")
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("kernel", ["hopper", "general"])
 def test_logits_far_below_any_sentinel_are_still_weighed(request, kernel):
     if kernel == "hopper":
@@ -98,7 +95,6 @@ def test_logits_far_below_any_sentinel_are_still_weighed(request, kernel):
     assert verdict.worst < 0.01, verdict
 
 
-@pytest.mark.gpu
 def test_a_replayed_graph_reads_new_lengths_and_draws_every_item_again(hopper):
     case = make_case([400, 300], q_len=200, num_q_heads=32, num_kv_heads=8, head_dim=128, device="cuda")
     q, lengths = flat(case.q, [200, 100]), case.lengths_tensor()
@@ -122,7 +118,6 @@ def test_a_replayed_graph_reads_new_lengths_and_draws_every_item_again(hopper):
         assert replayed.isfinite().all()
 
 
-@pytest.mark.gpu
 def test_the_rule_takes_the_hopper_kernel_where_it_is_right_and_faster(hopper):
     def why(num_queries, num_seqs=1, block_size=16, **options):
         q = torch.empty(num_queries, 32, 128, dtype=torch.bfloat16, device="cuda")

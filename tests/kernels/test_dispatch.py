@@ -1,3 +1,5 @@
+"""Which kernel runs: the rules of decode and prefill, and what a user may ask for against them."""
+
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +13,7 @@ from cases import make_case
 from pagesim.errors import InputError
 from pagesim.kernels import dispatch
 from pagesim.kernels.check import compare
-from pagesim.kernels.dispatch import paged_decode, plan_decode, why_general
+from pagesim.kernels.dispatch import paged_decode, paged_prefill, plan_decode, why_general, why_general_prefill
 
 
 def decode(case, plan):
@@ -66,3 +68,52 @@ def test_an_unknown_kernel_and_one_that_cannot_run_are_refused(device):
         plan_decode(case.q, case.k_cache, case.lengths, kernel="fast", **case.options)
     with pytest.raises(InputError, match="does not take this"):
         plan_decode(case.q, case.k_cache, case.lengths, kernel="hopper", **case.options)
+
+
+@pytest.fixture
+def chunks(device):
+    return make_case([40, 7], q_len=7, window=5, device=device)  # no Hopper kernel takes a window
+
+
+def prefill(chunks, **options):
+    first = torch.tensor([0, 7, 14], dtype=torch.int32, device=chunks.q.device)
+    return paged_prefill(chunks.q.flatten(0, 1), chunks.k_cache, chunks.v_cache, chunks.block_table,
+                         chunks.lengths_tensor(), first, 7, **chunks.options, **options)
+
+
+@pytest.mark.parametrize("kernel", [None, "general"])
+def test_what_the_hopper_kernel_does_not_take_goes_to_the_general_one(chunks, kernel):
+    assert why_general_prefill(chunks.q.flatten(0, 1), chunks.k_cache, 2, **chunks.options) is not None
+    out = prefill(chunks, kernel=kernel)
+    assert compare(out.view_as(chunks.q), chunks.expected()).passed
+
+
+def test_of_prefill_too_an_unknown_kernel_and_one_that_cannot_run_are_refused(chunks):
+    with pytest.raises(InputError, match="hopper, general, got 'fast'"):
+        prefill(chunks, kernel="fast")
+    with pytest.raises(InputError, match="does not take this"):
+        prefill(chunks, kernel="hopper")
+
+
+@pytest.mark.parametrize("num_queries, num_seqs, block_size, reason", [
+    (8192, 1, 16, None),
+    (512, 1, 48, None),
+    (80 * 32, 32, 16, None),
+    (79 * 32, 32, 16, "the sequences have few queries"),
+    (511, 1, 16, "the batch is small"),
+    (0, 0, 16, "there are no queries"),
+    (8192, 1, 24, "blocks of 24 tokens are not a multiple of 16"),
+])
+def test_on_its_gpu_the_rule_looks_at_queries_and_blocks(monkeypatch, num_queries, num_seqs, block_size, reason):
+    monkeypatch.setattr(dispatch, "_why_not_hopper", lambda *call: None)
+    q, cache = torch.empty(num_queries, 4, 64), torch.empty(2, block_size, 2, 64)
+    assert why_general_prefill(q, cache, num_seqs, layout="NHD") == reason
+
+
+@pytest.mark.parametrize("block_size, box", [(16, 16), (48, 16), (64, 64), (96, 32), (256, 128)])
+def test_a_box_lies_within_a_block_and_within_a_tile(block_size, box):
+    from pagesim.kernels.hopper_prefill import TILE
+    from pagesim.kernels.hopper_prefill_launch import make_shape
+
+    assert make_shape(6, 2, 64, block_size).BOX.value == box
+    assert block_size % box == TILE.value % box == 0
