@@ -10,13 +10,16 @@ if TYPE_CHECKING:
 
 def compile_first(allocators: "Iterable[Contiguous | Paged]", *, quiet: bool) -> None:
     """Compile the engine for those of these allocators for which that has not been done yet."""
-    from pagesim.engine.compiled import compile_loops, uncompiled
+    from pagesim.engine.compiled import compile_loops, uncompiled, unwritable_cache
 
     kinds = uncompiled(allocators)
     if not kinds:
         return
+    nowhere = unwritable_cache()
+    often = "once" if nowhere is None else f"each time, since {nowhere} cannot be written; PAGESIM_CACHE_DIR moves it"
     if not quiet:
         names = " and ".join(kind.__name__.lower() for kind in kinds)
-        print(f"pagesim: compiling the engine for {names} memory; this takes up to half a minute, once",
+        print(f"pagesim: compiling the engine for {names} memory; this takes up to half a minute, {often}",
               file=sys.stderr, flush=True)
-    compile_loops(kinds)
+    if nowhere is None:
+        compile_loops(kinds)

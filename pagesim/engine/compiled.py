@@ -29,12 +29,33 @@ def _cache_directory() -> Path:
     package = Path(__file__).parents[1]
     for source in [Path(jit.__file__), *sorted(package.glob("allocators/*.py")), *sorted(package.glob("engine/*.py"))]:
         digest.update(source.read_bytes())
-    root = os.environ.get("PAGESIM_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    root = os.environ.get("PAGESIM_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or _home() / ".cache"
     return Path(root) / "pagesim" / digest.hexdigest()[:16]
 
 
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:  # a user without one, as in containers: nothing can be written there
+        return Path(os.devnull)
+
+
+def _writable(directory: Path) -> bool:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(directory, os.W_OK)
+
+
 def _jitted(directory: Path) -> Callable:
-    """The loop with its own cache; numba reads the directory's name only while a function is decorated."""
+    """The loop with its own cache; numba reads the directory's name only while a function is decorated.
+
+    Without a directory that can be written there is no cache: numba would take one beside the sources, and use it when
+    they have changed.
+    """
+    if not _CACHES:
+        return numba.njit(_nrt=False)(loop.advance)
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(directory)
     try:
@@ -45,12 +66,21 @@ def _jitted(directory: Path) -> Callable:
 
 
 _DIRECTORY = _cache_directory()
+_CACHES = numba.config.DISABLE_JIT or _writable(_DIRECTORY)
 _LOOPS = {state: _jitted(_DIRECTORY / state.__name__) for state in _STATES.values()}
 
 
 def advance(state: tuple, allocator: Pool | Arena, max_steps: int) -> bool:
     """``loop.advance``, compiled; with ``NUMBA_DISABLE_JIT=1`` it runs as plain Python, for debugging."""
-    return _LOOPS[type(allocator)](state, allocator, max_steps)
+    try:
+        return _LOOPS[type(allocator)](state, allocator, max_steps)
+    except OSError:  # the disk of the cache is full: the loop is compiled, but has not run
+        return _LOOPS[type(allocator)](state, allocator, max_steps)
+
+
+def unwritable_cache() -> Path | None:
+    """The cache directory, if it cannot be written: then every process compiles the loop for itself."""
+    return None if _CACHES else _DIRECTORY
 
 
 def uncompiled(specs: Iterable[Contiguous | Paged]) -> list[type]:

@@ -29,9 +29,9 @@ assert not uncompiled([Paged()])
 """
 
 
-def blocks_after_one_step(folder, **environment):
+def blocks_after_one_step(folder, script=SCRIPT, **environment):
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], cwd=folder, capture_output=True, text=True,
+        [sys.executable, "-c", script], cwd=folder, capture_output=True, text=True,
         env=os.environ
         | {"PYTHONPATH": str(folder), "PAGESIM_CACHE_DIR": str(folder / "cache"), "NUMBA_DISABLE_JIT": "0"}
         | environment)
@@ -55,6 +55,28 @@ def test_it_is_compiled_once_and_again_when_a_source_of_it_changes(copy):
     assert changed != text
     source.write_text(changed)
     assert blocks_after_one_step(copy) == "compiled [5, 6, 7]"
+
+
+STILL_UNCOMPILED = SCRIPT.replace("assert not uncompiled", "assert uncompiled")
+
+
+def test_without_a_cache_that_can_be_written_the_loop_is_compiled_and_not_cached_elsewhere(copy):
+    nowhere = str(copy / "pagesim" / "errors.py")
+    assert blocks_after_one_step(copy, STILL_UNCOMPILED, PAGESIM_CACHE_DIR=nowhere).startswith("compiled ")
+    assert not list(copy.glob("pagesim/**/*.nbc"))
+
+
+def test_a_full_disk_costs_the_cache_and_not_the_run(copy):
+    full = """
+from pagesim.engine import compiled
+
+def save(*args):
+    raise OSError(28, "No space left on device")
+
+compiled._LOOPS[compiled.Pool]._cache.save_overload = save
+"""
+    cache = str(copy / "full")
+    assert blocks_after_one_step(copy, full + STILL_UNCOMPILED, PAGESIM_CACHE_DIR=cache).startswith("compiled ")
 
 
 def test_plain_python_gives_the_same_and_compiles_nothing(copy):
