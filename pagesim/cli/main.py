@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import os
 import sys
 from typing import Annotated
 
@@ -61,6 +62,9 @@ def options(version: Annotated[bool, typer.Option("--version", callback=_print_v
 
 def main() -> None:
     """Run the program; a user's mistake ends in one message and its exit code, without a traceback."""
+    for stream in ("stdin", "stdout", "stderr"):
+        if getattr(sys, stream) is None:  # closed by the shell, as with >&-
+            setattr(sys, stream, open(os.devnull, "r" if stream == "stdin" else "w"))
     # Starting makes hundreds of thousands of objects that all live on; looking among them for garbage takes 0.1 s, and
     # 0.3 s at the end, when the system takes them back anyway.
     gc.set_threshold(100_000)
@@ -71,5 +75,5 @@ def main() -> None:
         print(f"pagesim: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except OSError as error:
-        print(f"pagesim: {error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"pagesim: {error.filename or 'the output'}: {error.strerror}", file=sys.stderr)
         sys.exit(2)

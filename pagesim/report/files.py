@@ -40,6 +40,9 @@ def replacing(path: Path) -> Iterator[TextIO]:
         with open(part, "w", encoding="utf-8", newline="") as file:
             yield file
         os.replace(part, path)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None  # a full disk names no file
+        raise
     finally:
         part.unlink(missing_ok=True)
 

@@ -1,7 +1,9 @@
 """report/files.py: whole files or none, strict JSON, CSV with units."""
 
 import csv
+import errno
 import io
+import os
 
 import pytest
 
@@ -57,3 +59,10 @@ def test_csv_has_a_row_a_case_and_an_empty_cell_for_null():
         {"name": "a", "ledger.busy.idle_share": "1.0", "utilization_share": "0.5"},
         {"name": "b, c", "ledger.busy.idle_share": "", "utilization_share": ""},
     ]
+
+
+def test_a_full_disk_is_told_with_the_file_that_was_to_be_written(tmp_path):
+    with pytest.raises(OSError) as raised, replacing(tmp_path / "a.csv"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as the system tells it, without a name
+    assert raised.value.filename == str(tmp_path / "a.csv")
+    assert not list(tmp_path.iterdir())
