@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from pagesim.config import Case
     from pagesim.core.blocktables import BlockTables
     from pagesim.kernels.contents import Model
+    from pagesim.kernels.corruption import Corruption
     from pagesim.kernels.replay import Replay, Row
-    from pagesim.kernels.trial import Corruption, Speed
+    from pagesim.kernels.speed import Speed
 
 _CPU_SEQUENCES = 4
 _CPU_PREFILL_TOKENS = 16
@@ -214,14 +215,14 @@ def _run(tables: "list[BlockTables]", places: list[list[int]], model: "Model", d
                   f"{'right' if all(row.verdict.passed for row in found) else 'WRONG'}", file=sys.stderr)
     speed = None
     if device == "cuda" and all(row.verdict.passed for row in rows):  # no time for what is wrong
-        from pagesim.kernels.trial import time_decode
+        from pagesim.kernels.speed import time_decode
 
         speed = time_decode(replay)
     return rows, speed, None if entry is None else _corruption(replay, tables[-1], places[-1], entry)
 
 
 def _corruption(replay: "Replay", tables: "BlockTables", places: list[int], entry: tuple[int, int]) -> "Corruption":
-    from pagesim.kernels.trial import corrupt
+    from pagesim.kernels.corruption import corrupt
 
     if entry[0] not in places:
         raise InputError(f"there is no sequence {entry[0]} to corrupt among the {len(places)} that are taken")

@@ -9,8 +9,9 @@ if TYPE_CHECKING:
 
     from pagesim.core.blocktables import BlockTables
     from pagesim.kernels.contents import Model
+    from pagesim.kernels.corruption import Corruption
     from pagesim.kernels.replay import Row
-    from pagesim.kernels.trial import Corruption, Speed
+    from pagesim.kernels.speed import Speed
 
 
 @dataclass(frozen=True)

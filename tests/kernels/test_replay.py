@@ -12,8 +12,9 @@ from pagesim.core.blocktables import from_rows
 from pagesim.errors import InputError
 from pagesim.kernels import replay as module
 from pagesim.kernels.contents import Model
+from pagesim.kernels.corruption import corrupt
 from pagesim.kernels.replay import Replay
-from pagesim.kernels.trial import corrupt, decode_bytes
+from pagesim.kernels.speed import decode_bytes
 
 MODEL = Model(num_q_heads=2, num_kv_heads=1, head_dim=16, layers=1, dtype=torch.float32, cache_dtype=torch.float32)
 FP8 = Model(num_q_heads=2, num_kv_heads=1, head_dim=16, layers=2, dtype=torch.bfloat16, cache_dtype=torch.float8_e4m3fn,
