@@ -27,7 +27,6 @@ class Step:
     tables: dict[tuple[int, int], list[int]] = field(default_factory=dict)      # paged
     regions: dict[tuple[int, int], tuple[int, int, int]] = field(default_factory=dict)  # start, asked, allocated
     free_blocks_end: list[int] = field(default_factory=list)
-    holes_end: list[tuple[int, int]] = field(default_factory=list)
     cause: str | None = None
 
     @property

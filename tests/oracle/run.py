@@ -129,7 +129,6 @@ class OracleRun:
         self.sample()
         self.finish(step)
         step.free_blocks_end = [] if self.memory.contiguous else list(self.memory.free)
-        step.holes_end = self.memory.free_runs() if self.memory.contiguous else []
         finished_requests = {request for request, _ in step.finished if self.status[request] == "completed"}
         self.arrivals.request_left(num_rejected + len(finished_requests), self.now_s)
 
