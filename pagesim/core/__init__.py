@@ -1,1 +1,1 @@
-"""Floor 0: integers of slots and blocks.  No files, no time."""
+"""Floor 0: integers of slots and blocks.  No time."""

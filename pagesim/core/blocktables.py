@@ -1,13 +1,13 @@
 """The block tables of many sequences at one instant: what the simulator exports and the kernels take."""
 
 import json
-import os
 import zipfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
+from pagesim.core.files import replacing
 from pagesim.errors import InputError
 
 FORMAT = "pagesim block tables 1"
@@ -127,15 +127,9 @@ class BlockTables:
 
     def save(self, path: str | Path) -> None:
         """Write an ``.npz`` without pickled objects; the name is kept as it is given."""
-        part = Path(f"{path}.{os.getpid()}.part")
-        try:
-            with open(part, "wb") as file:
-                np.savez_compressed(file, format=FORMAT, **{name: getattr(self, name) for name in _ARRAYS},
-                                    block_size=self.block_size, num_blocks=self.num_blocks,
-                                    origin=json.dumps(self.origin))
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        with replacing(Path(path), "wb") as file:
+            np.savez_compressed(file, format=FORMAT, **{name: getattr(self, name) for name in _ARRAYS},
+                                block_size=self.block_size, num_blocks=self.num_blocks, origin=json.dumps(self.origin))
 
 
 def from_rows(rows: list, lengths, block_size: int, num_blocks: int, *, seq_ids=None,

@@ -1,13 +1,12 @@
-"""Text of results, and files that are whole or absent: strict JSON, CSV with units in the column names."""
+"""Text of results: strict JSON, CSV with units in the column names."""
 
 import csv
 import io
 import json
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+
+from pagesim.core.files import replacing
 
 # What the numbers of a metrics entry are, where the key does not say: by their path, the longest that fits.
 _UNITS = {
@@ -30,21 +29,6 @@ _NOT_FIGURES = ("histograms.", "ledger.", "sosp23.")
 def json_text(value: object) -> str:
     """Strict JSON: NaN and infinity raise ValueError instead of reaching a reader that cannot parse them."""
     return json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[TextIO]:
-    """A text file that takes the place of ``path`` when it is complete; a failure leaves ``path`` as it was."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with open(part, "w", encoding="utf-8", newline="") as file:
-            yield file
-        os.replace(part, path)
-    except OSError as error:
-        error.filename, error.filename2 = str(path), None  # a full disk names no file
-        raise
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -19,11 +19,12 @@ import json
 from pathlib import Path
 from urllib.parse import quote_plus
 
+from pagesim.core.files import replacing
 from pagesim.engine.ownership import Ownership
 from pagesim.engine.result import Result
 from pagesim.errors import InputError
 from pagesim.report.events import events_json
-from pagesim.report.files import json_text, replacing, write_text
+from pagesim.report.files import json_text, write_text
 from pagesim.report.rows import request_lines, timeline_lines
 from pagesim.trace.trace import Trace
 

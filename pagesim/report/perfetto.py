@@ -13,13 +13,13 @@ An instant marks each preemption and each rejection.
 import gzip
 import json
 import math
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from pagesim.core.files import replacing
 from pagesim.engine.result import PARTS, STATUSES, Result
 from pagesim.trace.trace import Trace
 
@@ -67,12 +67,8 @@ def write(path: Path, events: Iterable[dict]) -> None:
     """Write strict JSON, an event a line, compressed where the name ends with ``.gz``; equal events, equal bytes."""
     lines = ",\n".join(json.dumps(event, allow_nan=False, ensure_ascii=False) for event in events)
     content = f'{{"displayTimeUnit": "ms", "traceEvents": [\n{lines}\n]}}\n'.encode()
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(path, "wb") as file:
+        file.write(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
 
 
 def _counters(process: int, result: Result) -> Iterator[dict]:

@@ -2,12 +2,12 @@
 
 import gzip
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
+from pagesim.core.files import replacing
 from pagesim.errors import InputError, TraceError
 from pagesim.trace.trace import Trace
 
@@ -33,18 +33,11 @@ def write_trace(trace: Trace, path: str | Path) -> None:
     data = "".join(_csv_lines(trace) if ".csv" in form else _json_lines(trace)).encode()
     if form.endswith(".gz"):
         data = gzip.compress(data, mtime=0)  # no time stamp: equal traces, equal bytes
-    _replace(path, data)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        part.write_bytes(data)
-        part.replace(path)
+        with replacing(path, "wb") as file:
+            file.write(data)
     except OSError as error:
         raise TraceError(f"{path}: cannot be written: {error.strerror}") from None
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _columns(trace: Trace) -> dict[str, list]:

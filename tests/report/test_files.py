@@ -7,7 +7,8 @@ import os
 
 import pytest
 
-from pagesim.report.files import csv_text, flat, json_text, replacing, write_text
+from pagesim.core.files import replacing
+from pagesim.report.files import csv_text, flat, json_text, write_text
 
 
 def test_json_refuses_what_is_no_json():

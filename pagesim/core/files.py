@@ -1,0 +1,27 @@
+"""Files that are whole or absent."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+
+@contextmanager
+def replacing(path: Path, mode: str = "w") -> Iterator[IO]:
+    """A file that takes the place of ``path`` when it is complete; a failure leaves ``path`` as it was.
+
+    Args:
+        mode: ``w`` for text in UTF-8, line ends as they are given; ``wb`` for bytes.
+    """
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    text = {"encoding": "utf-8", "newline": ""} if mode == "w" else {}
+    try:
+        with open(part, mode, **text) as file:
+            yield file
+        os.replace(part, path)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None  # a full disk names no file
+        raise
+    finally:
+        part.unlink(missing_ok=True)
