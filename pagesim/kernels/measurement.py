@@ -13,7 +13,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Row:
-    """One case; times are microseconds of one layer's decode step, None where the kernel was wrong.
+    """One case; times are microseconds of one layer's step, None where the kernel was wrong.
 
     Attributes:
         kv_bytes: K and V of every visible token, read once.

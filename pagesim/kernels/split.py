@@ -1,4 +1,4 @@
-"""Cutting the sequences of a batch into work items for the general decode kernel."""
+"""Cutting the sequences of a batch into work items for the decode kernels that every GPU can run."""
 
 import math
 from dataclasses import dataclass

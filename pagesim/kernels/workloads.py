@@ -15,7 +15,7 @@ TABLES = REAL_TABLES + UNREAL_TABLES
 
 @dataclass(frozen=True)
 class Workload:
-    """One decode step of a batch, for one layer.
+    """One step of a batch, for one layer.
 
     Attributes:
         lengths: visible tokens, int64, shape (num_seqs,).
