@@ -6,8 +6,10 @@ sources that are compiled into the loop, and of the versions of numba and numpy.
 
 import hashlib
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -71,11 +73,28 @@ _LOOPS = {state: _jitted(_DIRECTORY / state.__name__) for state in _STATES.value
 
 
 def advance(state: tuple, allocator: Pool | Arena, max_steps: int) -> bool:
-    """``loop.advance``, compiled; with ``NUMBA_DISABLE_JIT=1`` it runs as plain Python, for debugging."""
+    """``loop.advance``, compiled; with ``NUMBA_DISABLE_JIT=1`` it runs as plain Python, for debugging.
+
+    Ctrl-C waits for the end of the call: while numba takes the state apart, an interrupt would become any other error.
+    """
+    run = _LOOPS[type(allocator)]
     try:
-        return _LOOPS[type(allocator)](state, allocator, max_steps)
+        if not getattr(run, "overloads", None) or threading.current_thread() is not threading.main_thread():
+            return run(state, allocator, max_steps)
+        return _uninterrupted(run, state, allocator, max_steps)
     except OSError:  # the disk of the cache is full: the loop is compiled, but has not run
-        return _LOOPS[type(allocator)](state, allocator, max_steps)
+        return run(state, allocator, max_steps)
+
+
+def _uninterrupted(run: Callable, *arguments: object) -> bool:
+    come = []
+    before = signal.signal(signal.SIGINT, lambda *args: come.append(args))
+    try:
+        return run(*arguments)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+        if come:
+            signal.raise_signal(signal.SIGINT)
 
 
 def unwritable_cache() -> Path | None:

@@ -5,10 +5,17 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from pagesim.allocators.spec import Paged
+from pagesim.engine.rules import Linear, Scheduling
+from pagesim.engine.run import Run
+from pagesim.trace import Trace
 
 PACKAGE = Path(__file__).parents[2] / "pagesim"
 
@@ -55,6 +62,17 @@ def test_it_is_compiled_once_and_again_when_a_source_of_it_changes(copy):
     assert changed != text
     source.write_text(changed)
     assert blocks_after_one_step(copy) == "compiled [5, 6, 7]"
+
+
+def test_an_interrupt_at_any_moment_is_an_interrupt():
+    ones = np.ones(100_000, np.int32)
+    run = Run(Trace(np.arange(100_000.0), ones, 3 * ones), Paged(16), 64, 64, Scheduling(), Linear(0.1))
+    run.advance(1)
+    for moment in range(20):
+        with pytest.raises(KeyboardInterrupt):
+            threading.Timer(0.001 + 1e-5 * moment, os.kill, (os.getpid(), signal.SIGINT)).start()
+            while run.advance(1):
+                pass
 
 
 STILL_UNCOMPILED = SCRIPT.replace("assert not uncompiled", "assert uncompiled")
