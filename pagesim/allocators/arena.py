@@ -125,8 +125,8 @@ def _find_hole(arena, size):
         return -1
     best = -1
     for i in range(holes):
-        if sizes[i] >= size and (
-            best < 0 or (sizes[i] > sizes[best] if arena.placement == WORST_FIT else sizes[i] < sizes[best])):
+        if sizes[i] >= size and (best < 0 or (
+                sizes[i] > sizes[best] if arena.placement == WORST_FIT else sizes[i] < sizes[best])):
             best = i
     return best
 

@@ -5,6 +5,7 @@ from pagesim.core.jit import COLD, HOT
 from pagesim.engine.lists import wheel_first
 from pagesim.engine.queue import head, reserved_for
 from pagesim.engine.record import BUSY, QUEUED, RUN, SATURATED, add_line, integrate
+from pagesim.engine.result import Column
 from pagesim.engine.state import (
     ALLOCATED, ASKED, LARGEST, NEED, NOW, NUM_COUNTS, NUM_HOLES, NUM_PEAKS, PEAK_STEP, PEAK_TIME, PEAK_TOKEN_STATES,
     PINNED, PREFILL, REFUSED, RUNNING, SHORT, STALE, STEP, STEPS, STEP_DECODE, STEP_END, STEP_ENDING, STEP_MOVED,
@@ -73,30 +74,30 @@ def _ask_for_head(state, allocator):
 
 @HOT
 def _fill_values(state, allocator):
-    """The columns of ``result.Column`` at this instant."""
+    """The ledger's columns at this instant."""
     n, rules, v = state.n, state.rules, state.sums.values
     free = free_slots(allocator)
     stranded = rules.contiguous and n[REFUSED] > 0 and n[SHORT] == 0
-    v[0] = 1.0
-    v[1] = n[TOKEN_STATES]
-    v[2] = n[PINNED] - n[TOKEN_STATES]
-    v[3] = n[ASKED] - n[PINNED]
-    v[4] = n[ALLOCATED] - n[ASKED]
-    v[5] = 0.0
-    v[6] = free if stranded else 0
-    v[7] = 0 if stranded else free
-    v[8] = rules.remainder
-    v[9] = n[RUNNING]
-    v[10] = n[WAITING]
-    v[11:16] = 0.0
+    v[Column.TIME] = 1.0
+    v[Column.TOKEN_STATES] = n[TOKEN_STATES]
+    v[Column.RESERVED] = n[PINNED] - n[TOKEN_STATES]
+    v[Column.OVERRESERVED] = n[ASKED] - n[PINNED]
+    v[Column.ROUNDING] = n[ALLOCATED] - n[ASKED]
+    v[Column.CACHED] = 0.0
+    v[Column.STRANDED] = free if stranded else 0
+    v[Column.IDLE] = 0 if stranded else free
+    v[Column.REMAINDER] = rules.remainder
+    v[Column.RUNNING] = n[RUNNING]
+    v[Column.WAITING] = n[WAITING]
+    v[Column.LARGEST_HOLE:] = 0.0
     if rules.contiguous and free > 0:
-        v[11] = 1.0 - n[LARGEST] / free
-        v[12] = (free - n[USABLE]) / free
-    v[13] = 1.0 if stranded else 0.0
+        v[Column.LARGEST_HOLE] = 1.0 - n[LARGEST] / free
+        v[Column.UNUSABLE] = (free - n[USABLE]) / free
+    v[Column.BLOCKED_TIME] = 1.0 if stranded else 0.0
     if rules.contiguous and n[REFUSED] > 0 and n[LARGEST] < n[NEED]:
-        v[14] = 1.0
+        v[Column.EXTFRAG_TIME] = 1.0
         if n[NUM_HOLES] > 0:
-            v[15] = 1000 - (1000 + 1000 * free // n[NEED]) // n[NUM_HOLES]
+            v[Column.EXTFRAG] = 1000 - (1000 + 1000 * free // n[NEED]) // n[NUM_HOLES]
 
 
 @COLD
