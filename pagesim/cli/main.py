@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import io
 import os
 import sys
 from typing import Annotated
@@ -65,6 +66,8 @@ def main() -> None:
     for stream in ("stdin", "stdout", "stderr"):
         if getattr(sys, stream) is None:  # closed by the shell, as with >&-
             setattr(sys, stream, open(os.devnull, "r" if stream == "stdin" else "w"))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a question mark where its encoding lacks a sign
     # Starting makes hundreds of thousands of objects that all live on; looking among them for garbage takes 0.1 s, and
     # 0.3 s at the end, when the system takes them back anyway.
     gc.set_threshold(100_000)

@@ -3,6 +3,9 @@
 import csv
 import io
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 import yaml
@@ -188,3 +191,11 @@ def test_ctrl_c_shows_what_has_finished_and_exits_130(pagesim, tmp_path, monkeyp
 def test_help_and_version_answer(pagesim, arguments, text):
     ended = pagesim(*arguments)
     assert ended.code == 0 and text in ended.out
+
+
+def test_an_output_that_lacks_a_sign_gets_a_question_mark(tmp_path):
+    code = "from pagesim.cli.main import main; main()"
+    ended = subprocess.run([sys.executable, "-c", code, "simulate", write_experiment(tmp_path), "-q"],
+                           env=os.environ | {"PYTHONIOENCODING": "ascii", "NUMBA_DISABLE_JIT": "0"},
+                           capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "") and "extfrag_index" in ended.stdout and "?" in ended.stdout
