@@ -78,8 +78,9 @@ def advance(state: tuple, allocator: Pool | Arena, max_steps: int) -> bool:
     Ctrl-C waits for the end of the call: while numba takes the state apart, an interrupt would become any other error.
     """
     run = _LOOPS[type(allocator)]
+    compiles = not getattr(run, "overloads", None) and not _cached(type(allocator))  # for seconds: Ctrl-C ends that
     try:
-        if not getattr(run, "overloads", None) or threading.current_thread() is not threading.main_thread():
+        if numba.config.DISABLE_JIT or compiles or threading.current_thread() is not threading.main_thread():
             return run(state, allocator, max_steps)
         return _uninterrupted(run, state, allocator, max_steps)
     except OSError:  # the disk of the cache is full: the loop is compiled, but has not run
@@ -107,7 +108,11 @@ def uncompiled(specs: Iterable[Contiguous | Paged]) -> list[type]:
     if numba.config.DISABLE_JIT:
         return []
     kinds = dict.fromkeys(type(spec) for spec in specs)
-    return [kind for kind in kinds if not any((_DIRECTORY / _STATES[kind].__name__).glob("*/*.nbc"))]
+    return [kind for kind in kinds if not _cached(_STATES[kind])]
+
+
+def _cached(state: type) -> bool:
+    return any((_DIRECTORY / state.__name__).glob("*/*.nbc"))
 
 
 def compile_loops(kinds: Iterable[type]) -> None:
