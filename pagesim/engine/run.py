@@ -198,12 +198,9 @@ class Run:
     def _timeline(self) -> Timeline:
         lines = slice(0, int(self._state.n[s.LINES]))
         f, counts = self._state.sums.line_f[lines], self._state.sums.line_n[lines]
-        return Timeline(stride=int(self._state.n[s.STRIDE]), first_step=counts[:, 0], start_s=f[:, 0],
-                        duration_s=f[:, 1], mean_parts=f[:, 2:2 + len(PARTS)], mean_running=f[:, 10],
-                        mean_waiting=f[:, 11], max_token_states=counts[:, 1], max_allocated=counts[:, 2],
-                        max_running=counts[:, 3], max_waiting=counts[:, 4], prefill_tokens=counts[:, 5],
-                        decode_tokens=counts[:, 6], preemptions=counts[:, 7], admissions=counts[:, 8],
-                        completions=counts[:, 9])
+        # Columns lie in the order of Timeline's fields.
+        return Timeline(int(self._state.n[s.STRIDE]), counts[:, 0], *f.T[:2], f[:, 2:2 + len(PARTS)],
+                        *f.T[2 + len(PARTS):], *counts.T[1:])
 
 
 def simulate(*args, **options) -> Result:
