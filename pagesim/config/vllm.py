@@ -37,7 +37,7 @@ _EVERY = (*_KEYS, *_IN_GIB, *_SWITCHES, _BLOCK_SIZE, _QUANTIZATION, *_WITHOUT_EF
 
 
 def vllm_overrides(command: str, document: Document) -> list[Override]:
-    """The flags of ``vllm serve MODEL --flag value …`` as overrides of ``document``.
+    """The flags of ``vllm serve MODEL --flag value …``, or ``python -m vllm.entrypoints.…``, as overrides.
 
     ``--block-size`` goes to its paged allocators.  Sizes mean what they mean to vLLM: ``--swap-space 4`` is 4 GiB,
     ``--kv-cache-memory-bytes`` is in bytes.
@@ -54,14 +54,14 @@ def vllm_overrides(command: str, document: Document) -> list[Override]:
 def _flags(command: str) -> Iterator[tuple[str, tuple[str | None, str]]]:
     """Flags with their values and how they were written."""
     try:
-        words = shlex.split(command)
+        words = shlex.split(command.replace("\\\n", " "))  # lines as a shell continues them
     except ValueError as error:
         raise ConfigError(f"--from-vllm: {error} in {command!r}") from None
+    begins = [at for at, word in enumerate(words, 1) if word == "serve" or word.startswith("vllm.entrypoints.")]
+    words = words[begins[0] :] if begins else words
     while words:
         word = words.pop(0)
         if not word.startswith("-"):
-            if word in ("vllm", "serve"):
-                continue
             yield "model", (word, f"--from-vllm {word}")
             continue
         name, equals, value = word.lstrip("-").partition("=")

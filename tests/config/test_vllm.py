@@ -19,6 +19,8 @@ def keys(command):
     ("--max-model-len 8192", {"max_model_len": 8192}),
     ("--max_model_len=16k", {"max_model_len": "16k"}),
     ("vllm serve meta-llama/Llama-3.1-8B --seed 3", {"model": "meta-llama/Llama-3.1-8B", "seed": 3}),
+    ("CUDA_VISIBLE_DEVICES=0 vllm serve opt-13b \\\n  --seed 3", {"model": "opt-13b", "seed": 3}),
+    ("python3 -m vllm.entrypoints.openai.api_server --model opt-13b", {"model": "opt-13b"}),
     ("--model 'my dir/config.json'", None),
     (
         "--gpu-memory-utilization 0.85 -tp 2",
