@@ -22,7 +22,7 @@ Output = Annotated[Path, typer.Argument(metavar="OUT", help="The file to write: 
 Limit = Annotated[int | None, typer.Option(min=1, help="Keep the first N requests of the file.")]
 Strict = Annotated[bool, typer.Option("--strict", help=(
     "A row with 0 prompt or 0 output tokens is an error, not a dropped row."))]
-Seed = Annotated[int, typer.Option(help="Seed of what is drawn.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of what is drawn.")]
 Rate = Annotated[float | None, typer.Option(help="Mean requests per second of drawn arrivals.")]
 Cv = Annotated[float | None, typer.Option(help=(
     "Coefficient of variation of gamma's intervals: 1 is Poisson, more is burstier."))]

@@ -49,6 +49,8 @@ class Gamma:
 
     def __post_init__(self) -> None:
         refuse_unless_positive("a length distribution", mean=self.mean, cv=self.cv)
+        if not 1e-6 <= self.cv <= 1e6:
+            raise InputError(f"cv of a length distribution must lie between 1e-6 and 1e6, got {self.cv:g}")
 
     def draw(self, rng: np.random.Generator, num: int) -> np.ndarray:
         return rng.gamma(self.cv**-2, self.mean * self.cv**2, num)

@@ -1,5 +1,6 @@
 """Seeded traces: lengths, arrivals, shared prefixes, parallel samples."""
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -94,6 +95,9 @@ class PrefixTree:
         if min(self.depth, self.fanout, self.block_tokens) < 1 or not 0 <= self.share <= 1:
             raise InputError("a prefix tree needs depth, fanout and block_tokens of at least 1 and a share in [0, 1], "
                              f"got {self}")
+        if self.depth * math.log2(self.fanout) > 60:
+            raise InputError(f"a prefix tree of depth {self.depth} and fanout {self.fanout} has more paths than can be "
+                             "counted; lower one of them")
         if self.node_tokens < 1 or self.node_tokens % self.block_tokens:
             raise InputError(f"node_tokens must be whole blocks of {self.block_tokens} tokens, got {self.node_tokens}")
 

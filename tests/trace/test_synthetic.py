@@ -119,6 +119,7 @@ def test_another_spelling_is_refused_with_the_right_ones(text):
 @pytest.mark.parametrize(("text", "message"), [
     ("gamma:mean=-3,cv=1", "mean of a length distribution must be finite and above 0, got -3.0"),
     ("quantiles:0=1,0.5=9", "quantiles must rise from share 0 to share 1"), ("quantiles:0=5,1=2", "quantiles must rise"),
+    ("gamma:mean=3,cv=1e300", "cv of a length distribution must lie between 1e-6 and 1e6, got 1e+300"),
     ("quantiles:0=0,1=2", "tokens of a length distribution must be finite and above 0, got 0.0")])
 def test_numbers_that_make_no_distribution_are_refused(text, message):
     with pytest.raises(InputError) as raised:
@@ -126,7 +127,7 @@ def test_numbers_that_make_no_distribution_are_refused(text, message):
     assert message in str(raised.value)
 
 
-@pytest.mark.parametrize("wrong", [lambda: Steady(0), lambda: Bursty(1, 0, 1), lambda: PrefixTree(depth=0), lambda: PrefixTree(node_tokens=17),
+@pytest.mark.parametrize("wrong", [lambda: Steady(0), lambda: Bursty(1, 0, 1), lambda: PrefixTree(depth=0), lambda: PrefixTree(node_tokens=17), lambda: PrefixTree(400),
                                    lambda: Samples(0), lambda: generate(0, Constant(1), Constant(1))])
 def test_what_makes_no_trace_is_refused(wrong):
     with pytest.raises(InputError):
