@@ -38,7 +38,7 @@ def chunks(path: Path) -> Iterator[bytes]:
     A quoted field that spans lines is never cut.
 
     Raises:
-        TraceError: no such file, a directory, unreadable, damaged gzip, not text, a Git LFS pointer, or empty.
+        TraceError: no such file, a directory, a pipe, unreadable, damaged gzip, not text, a Git LFS pointer, or empty.
     """
     with _opened(path) as file:
         head = file.read(8)
@@ -88,6 +88,8 @@ def _refuse_other_content(head: bytes, path: Path) -> None:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
+    if path.is_fifo():
+        raise TraceError(f"{path}: a pipe, and a trace is read twice; write it to a file first")
     try:
         with path.open("rb") as file:
             yield file

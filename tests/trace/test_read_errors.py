@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import os
 import re
 
 import pytest
@@ -295,3 +296,9 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory, data):
 def test_a_limit_is_at_least_one(tmp_path, limit):
     with pytest.raises(TraceError, match=f"limit is the number of rows to keep, at least 1, got {limit}"):
         read_trace(write(tmp_path, HEADER + GOOD), limit=limit)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "trace.csv")
+    assert complaint(tmp_path / "trace.csv") == ": a pipe, and a trace is read twice; write it to a file first"
