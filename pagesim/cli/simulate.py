@@ -94,10 +94,10 @@ def _run(experiment: "Experiment", format: Format, output: Path | None, jobs: in
     if readable and document["cases"]:
         print("\n".join(notes.count_lines(document)) + "\n")
     _print_result(document, format)
-    if not quiet:
-        _warn(notes.result_warnings(document))
-        if output is not None:
-            print(f"written to {output}/", file=sys.stderr)
+    warnings = notes.result_warnings(document)
+    _warn([line for line in warnings if line.startswith("error")] if quiet else warnings)
+    if output is not None and not quiet:
+        print(f"written to {output}/", file=sys.stderr)
     if simulation.interrupted:
         num_finished = len(document["cases"])
         print(f"pagesim: interrupted; {num_finished} of {len(experiment.cases)} cases had finished", file=sys.stderr)

@@ -12,10 +12,11 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO]:
     """A file that takes the place of ``path`` when it is complete; a failure leaves ``path`` as it was.
 
     Args:
-        mode: ``w`` for text in UTF-8, line ends as they are given; ``wb`` for bytes.
+        mode: ``w`` for text in UTF-8, line ends as they are given; ``wb`` for bytes.  A path that is no UTF-8 is
+            written with escapes, as JSON has them.
     """
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    text = {"encoding": "utf-8", "newline": ""} if mode == "w" else {}
+    text = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""} if mode == "w" else {}
     try:
         with open(part, mode, **text) as file:
             yield file

@@ -15,6 +15,7 @@ resolved cases by name.  ``<key>`` is the address of the case's content, so that
 exactly the case that made it.
 """
 
+import hashlib
 import json
 from pathlib import Path
 from urllib.parse import quote_plus
@@ -29,12 +30,18 @@ from pagesim.report.rows import request_lines, timeline_lines
 from pagesim.trace.trace import Trace
 
 SCHEMA_VERSION = 1
+_LONGEST_NAME = 200  # file systems take 255 bytes
 FILES = ("environment.json", "metrics.json", "config.yaml", "requests.csv", "timeline.csv", "events.json")
 
 
 def case_folder(root: Path, name: str, num_cases: int) -> Path:
     """Where a case's files lie: in ``root`` if its experiment has no other, else in a folder named after it."""
-    return root if num_cases == 1 else root / "cases" / quote_plus(name, safe="=,")
+    if num_cases == 1:
+        return root
+    quoted = quote_plus(name, safe="=,")
+    if len(quoted) > _LONGEST_NAME:
+        quoted = f"{quoted[:_LONGEST_NAME]}~{hashlib.sha256(quoted.encode()).hexdigest()[:16]}"
+    return root / "cases" / quoted
 
 
 def config_text(resolved: dict) -> str:

@@ -148,6 +148,13 @@ def test_metrics_are_byte_identical_from_run_to_run(pagesim, tmp_path):
     assert (tmp_path / "one" / "metrics.json").read_bytes() == (tmp_path / "two" / "metrics.json").read_bytes()
 
 
+def test_a_failed_case_is_told_however_quiet(pagesim, tmp_path):
+    config = write_experiment(tmp_path, keys="sweep: {trace.path: [trace.csv, bad.csv]}", allocators=PAGED)
+    (tmp_path / "bad.csv").write_text("prompt_tokens,output_tokens\n1,x\n")
+    ended = pagesim("simulate", config, "-q")
+    assert ended.code == 1 and ended.err.startswith("pagesim: error: paged 16 path=bad.csv: ")
+
+
 def test_resume_needs_a_folder(pagesim, tmp_path):
     ended = pagesim("simulate", write_experiment(tmp_path), "--resume")
     assert ended.code == 2 and "give it with -o DIR" in ended.err

@@ -11,6 +11,8 @@ import pagesim
 from pagesim.config import load
 from pagesim.errors import InputError, PagesimError, TraceError
 from pagesim.experiment import run_experiment
+from pagesim.report.folder import case_folder
+from pagesim.report.loaded import load_runs
 
 SWEEP = "sweep: {allocators.1.block_size: [8, 16, 32]}"
 
@@ -115,6 +117,15 @@ def test_a_run_is_never_written_over_its_own_config_or_trace(tmp_path, config, t
     with pytest.raises(InputError, match="the run folder would be written over it; give another with -o"):
         run_experiment(load(path, (f"trace.path={tmp_path / trace}",)), folder=tmp_path)
     assert {each: each.read_text() for each in tmp_path.iterdir()} == before
+
+
+def test_a_case_with_a_long_name_and_a_folder_that_is_no_utf8_are_written_and_read_back(tmp_path):
+    keys = "sweep: {trace.arrivals: [{kind: poisson, rate: 1}, {kind: gamma, rate: 1, cv: 1.0000000000000002}]}"
+    folders = [case_folder(tmp_path, "paged 16 " + "x" * 300 + end, 2) for end in "ab"]
+    assert folders[0] != folders[1] and max(len(folder.name) for folder in folders) < 255
+    run = tmp_path / "run\udcff"
+    ran = run_experiment(load(write_experiment(tmp_path, keys=keys)), folder=run)
+    assert [case.entry for case in load_runs([run])[0].cases] == ran.metrics["cases"]
 
 
 def test_progress_ends_with_every_case(tmp_path):
