@@ -24,6 +24,8 @@ def compare(
         raise InputError(f"{a} and {b} are both measured timelines; one of the two must be a run folder")
     if measured:
         _beside_measured(b if measured[0] == a else a, measured[0], case, json=json)
+    elif case is not None:
+        raise InputError("--case chooses what is laid beside a measured timeline; two runs are compared case by case")
     else:
         _runs(a, b, all=all, json=json)
 

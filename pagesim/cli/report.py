@@ -23,4 +23,4 @@ def report(
     page = page_html(loaded, chosen(loaded, case))
     path = output or runs[0] / "report.html"
     write_text(path, page)
-    print(f"written to {path} ({len(page.encode()) / 1e6:.2f} MB)", file=sys.stderr)
+    print(f"written to {path} ({path.stat().st_size / 1e6:.2f} MB)", file=sys.stderr)

@@ -57,6 +57,11 @@ def test_a_measured_timeline_is_laid_beside_a_run_in_either_order(pagesim, tmp_p
     assert "block use" in table and "mean absolute difference" in table
 
 
+def test_a_case_is_chosen_for_a_measured_timeline_only(pagesim, runs):
+    ended = pagesim("compare", *runs[:2], "--case", "paged 16")
+    assert ended.code == 2 and "two runs are compared case by case" in ended.err
+
+
 def test_a_damaged_timeline_is_named(pagesim, tmp_path, runs):
     (tmp_path / "measured.csv").write_text("time_s,running,waiting,kv_pct\n0,1,0,20\n")
     copy = tmp_path / "damaged"
