@@ -68,7 +68,7 @@ def forget_case(folder: Path) -> None:
     """Delete an older case's figures and tables, so that they do not pass for those of the files written next."""
     for pattern in ("case-*.json", "snapshot-*.npz"):
         for old in folder.glob(pattern):
-            old.unlink()
+            old.unlink(missing_ok=True)  # another run into the same folder may be as far
 
 
 def finished_case(folder: Path, key: str) -> dict | None:
