@@ -15,7 +15,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait)
 
-from pagesim.kernels.hopper_producers import advance, read_field
+from pagesim.kernels.hopper_producers import advance, post, read_field
 
 ROWS = gl.constexpr(128)  # queries of an item
 M = gl.constexpr(64)  # queries of a consumer: what a warpgroup's products take
@@ -29,7 +29,7 @@ SEQ, HEAD, ROW, Q_LEN, BEFORE, FIRST_QUERY = (gl.constexpr(i) for i in range(6))
 
 
 @gluon.jit
-def _post(seq, head, row, q_len, before, first_query, letter, phase, letters):
+def _post_item(seq, head, row, q_len, before, first_query, letter, phase, letters):
     mail, posted, taken = letters
     field = gl.arange(0, FIELDS, gl.BlockedLayout([1], [32], [1], [0]))
     item = gl.where(field == HEAD, head, seq)
@@ -37,10 +37,7 @@ def _post(seq, head, row, q_len, before, first_query, letter, phase, letters):
     item = gl.where(field == Q_LEN, q_len, item)
     item = gl.where(field == BEFORE, before, item)
     item = gl.where(field == FIRST_QUERY, first_query, item)
-    mbarrier.wait(taken.index(letter), phase)
-    mail.index(letter).store(item)
-    mbarrier.arrive(posted.index(letter), count=1)
-    return advance(letter, phase, MAIL)
+    return post(item, letter, phase, mail, posted, taken, MAIL)
 
 
 @gluon.jit
@@ -97,7 +94,7 @@ def _fetch_keys(q, k, queries, keys, letters, counter, table, lengths, first_que
             before = gl.load(lengths + seq) - q_len
             head = (item - first_item) % S.NUM_Q_HEADS
             row = (num_items - 1 - (item - first_item)) // S.NUM_Q_HEADS * ROWS
-            letter, letter_phase = _post(seq, head, row, q_len, before, first, letter, letter_phase, letters)
+            letter, letter_phase = _post_item(seq, head, row, q_len, before, first, letter, letter_phase, letters)
             end = before + gl.minimum(row + ROWS, q_len)
             num_tiles = (end + TILE - 1) // TILE
             for t in range(num_tiles - 1, -1, -1):
@@ -113,7 +110,7 @@ def _fetch_keys(q, k, queries, keys, letters, counter, table, lengths, first_que
                             tma.async_copy_global_to_shared(q, [first + row + c * M, head, h * HALF], q_full.index(0),
                                                             q_boxes.index(c * (S.HEAD_DIM // HALF) + h))
             item = gl.num_programs(0) + gl.atomic_add(counter, 1)
-    _post(-1, 0, 0, 0, 0, 0, letter, letter_phase, letters)
+    _post_item(-1, 0, 0, 0, 0, 0, letter, letter_phase, letters)
 
 
 @gluon.jit

@@ -58,11 +58,12 @@ def _load_record(records, at, WARPS: gl.constexpr):
 
 
 @gluon.jit
-def _post(words, letter, phase, mail, posted, taken):
+def post(words, letter, phase, mail, posted, taken, NUM_LETTERS: gl.constexpr):
+    """Put the words into the next letter once its last readers are done with it."""
     mbarrier.wait(taken.index(letter), phase)
     mail.index(letter).store(words)
     mbarrier.arrive(posted.index(letter), count=1)
-    return advance(letter, phase, MAIL)
+    return advance(letter, phase, NUM_LETTERS)
 
 
 @gluon.jit
@@ -87,11 +88,11 @@ def fetch_boxes(k_desc, v_desc, ring, full, empty, mail, posted, taken, table, r
     letter = gl.to_tensor(0)
     letter_phase = gl.to_tensor(1)
     words, seq, group, first, num_tiles, _, following = _load_record(records, gl.program_id(0), 1)
-    letter, letter_phase = _post(words, letter, letter_phase, mail, posted, taken)
+    letter, letter_phase = post(words, letter, letter_phase, mail, posted, taken, MAIL)
     id0, id1, id2, id3 = _ids_of_tiles(table, table_stride, seq, first, num_tiles, S)
     words, seq1, group1, first1, num_tiles1, _, following = _load_record(records, following, 1)
     while seq >= 0:
-        letter, letter_phase = _post(words, letter, letter_phase, mail, posted, taken)
+        letter, letter_phase = post(words, letter, letter_phase, mail, posted, taken, MAIL)
         next0, next1, next2, next3 = _ids_of_tiles(table, table_stride, seq1, first1, num_tiles1, S)
         words, seq2, group2, first2, num_tiles2, _, following = _load_record(records, following, 1)
         row = table + seq.to(gl.int64) * table_stride
@@ -154,13 +155,13 @@ def fetch_tokens(k, v, block_stride, token_stride, head_stride, ring, full, empt
     letter = gl.to_tensor(0)
     letter_phase = gl.to_tensor(1)
     words, seq, group, first, num_tiles, tokens, following = _load_record(records, gl.program_id(0), WARPS)
-    letter, letter_phase = _post(words, letter, letter_phase, mail, posted, taken)
+    letter, letter_phase = post(words, letter, letter_phase, mail, posted, taken, MAIL)
     end = gl.minimum(tokens, (first + num_tiles) * TILE)
     id0 = _ids_of_tokens(table, table_stride, seq, first * TILE, end, in_tile, num_tiles > 0, S)
     id1 = _ids_of_tokens(table, table_stride, seq, (first + 1) * TILE, end, in_tile, num_tiles > 0, S)
     words, seq1, group1, first1, num_tiles1, tokens1, following = _load_record(records, following, WARPS)
     while seq >= 0:
-        letter, letter_phase = _post(words, letter, letter_phase, mail, posted, taken)
+        letter, letter_phase = post(words, letter, letter_phase, mail, posted, taken, MAIL)
         end1 = gl.minimum(tokens1, (first1 + num_tiles1) * TILE)
         next0 = _ids_of_tokens(table, table_stride, seq1, first1 * TILE, end1, in_tile, num_tiles1 > 0, S)
         next1 = _ids_of_tokens(table, table_stride, seq1, (first1 + 1) * TILE, end1, in_tile, num_tiles1 > 0, S)
