@@ -6,6 +6,9 @@ import pytest
 import torch
 from cases import Case
 
+from pagesim.kernels.decode import Workspace
+from pagesim.kernels.split import Split
+
 # Block size, first block, and stride between blocks in elements, of 64 elements a token.
 FAR = [
     (1, 70_000, 64),  # bug 4: ids above 65,535
@@ -38,3 +41,13 @@ def far_case(case: Case, far: int, block_stride: int) -> Case:
         pools.append(far_like(cache, far, block_stride))
         pools[-1][far:] = cache
     return replace(case, k_cache=pools[0], v_cache=pools[1], block_table=case.block_table + far)
+
+
+def far_parts(plan: Split, num_heads: int, head_dim: int, device: str) -> Workspace:
+    """Move the plan's partial results behind 2^31 elements, in a workspace that holds them."""
+    far = 2 ** 31 // (num_heads * head_dim)
+    plan.items[:, 3] += far
+    plan.cuts[:, 1:3] += far
+    shape = (far + plan.num_parts, 1, num_heads)
+    return Workspace(address_space((*shape, head_dim), torch.float32, device),
+                     address_space(shape, torch.float32, device))

@@ -9,13 +9,13 @@ torch = pytest.importorskip("torch", reason="the kernels need torch")
 pytest.importorskip("triton", reason="the kernels need triton")
 
 from cases import Case, make_case
-from far import FAR, address_space, far_case
+from far import FAR, far_case, far_parts
 from guarded import guarded
 from pairwise import label, pairwise
 
 from pagesim.errors import InputError
 from pagesim.kernels.check import compare
-from pagesim.kernels.decode import Workspace, make_workspace
+from pagesim.kernels.decode import make_workspace
 from pagesim.kernels.mla import decode_mla
 from pagesim.kernels.reference import paged_attention
 from pagesim.kernels.split import split
@@ -109,11 +109,7 @@ def test_addresses_are_64_bit(block_size, far, block_stride, device):
 def test_offsets_of_partial_results_are_64_bit(device):
     case = make_case([130], num_q_heads=64, num_kv_heads=1, head_dim=272, device=device)
     plan = split(case.lengths, 64, device=device)
-    far = 2**31 // (64 * 256)
-    plan.items[:, 3] += far
-    plan.cuts[:, 1:3] += far
-    shape = (far + plan.num_parts, 1, 64)
-    workspace = Workspace(address_space((*shape, 256), FP32, device), address_space(shape, FP32, device))
+    workspace = far_parts(plan, 64, 256, device)
     assert torch.equal(attend(case, 256, plan=plan, workspace=workspace), attend(case, 256))
 
 
