@@ -1,9 +1,9 @@
 """Measuring decode and prefill: cases of workload × kernel × tables × block size, each checked before it is timed.
 
 Bytes: a step reads K and V of every visible token once, ``kv_bytes = 2 · itemsize · num_kv_heads · head_dim ·
-Σ length``; queries, outputs and tables are not counted, in decoding under 1 % of that.  GB/s is ``kv_bytes / time`` in 1e9; the
-share of the ceiling is the time of a contiguous read of as many bytes, measured in the same run, over the time of the
-step.
+Σ length``; queries, outputs and tables are not counted, in decoding under 1 % of that.  GB/s is ``kv_bytes / time`` in
+1e9; the share of the ceiling is the time of a contiguous read of as many bytes, measured in the same run, over the time
+of the step.
 """
 
 from collections.abc import Callable, Iterable, Iterator
