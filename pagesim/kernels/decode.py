@@ -10,10 +10,10 @@ from typing import NamedTuple
 import torch
 import triton
 import triton.language as tl
-from triton.compiler import CompiledKernel
 
 from pagesim.errors import InputError
 from pagesim.kernels.attend import INTERPRET, INTERPRETED_TILE, attend, normalise, open_tiles, round_to
+from pagesim.kernels.launch import Kept, launch
 from pagesim.kernels.pool import geometry
 from pagesim.kernels.split import CUT_INTS, ITEM_INTS, Split
 from pagesim.kernels.validate import check_decode, check_options
@@ -52,7 +52,7 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
            lengths: torch.Tensor, plan: Split, *, layout: str, scale: float | None = None, window: int | None = None,
            softcap: float | None = None, k_scale: float = 1.0, v_scale: float = 1.0, out: torch.Tensor | None = None,
            workspace: Workspace | None = None, tile_tokens: int | None = None,
-           kept: dict[str, CompiledKernel] | None = None) -> torch.Tensor:
+           kept: Kept | None = None) -> torch.Tensor:
     """Attention of each sequence's last ``q_len`` tokens over its paged cache, causal.
 
     Args:
@@ -99,33 +99,21 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
             BLOCK_SIZE=pool.block_size, TILE=tile_tokens or default_tile(padded, k_cache.dtype), ROWS=rows,
             ROW_TILES=row_tiles, WINDOW=-1 if window is None else window, SOFTCAP=softcap or 0.0, ITEM_INTS=ITEM_INTS,
             INTERPRET=INTERPRET)
-        _launch(_decode, num_items * row_tiles * pool.num_kv_heads, arguments, constants, kept,
+        launch(_decode, num_items * row_tiles * pool.num_kv_heads, arguments, constants, kept,
                 num_warps=4 if rows * padded <= 64 * 128 else 8, num_stages=3)
     merge(plan, workspace, out, kept)
     return out
 
 
-def merge(plan: Split, workspace: Workspace, out: torch.Tensor, kept: dict[str, CompiledKernel] | None = None) -> None:
+def merge(plan: Split, workspace: Workspace, out: torch.Tensor, kept: Kept | None = None) -> None:
     """Merge the parts of cut sequences into ``out``, (num_seqs, q_len, num_heads, head_dim)."""
     num_cuts = plan.cuts.shape[0]
     if num_cuts:
         rows, head_dim = out.shape[1] * out.shape[2], out.shape[3]
         constants = dict(ROWS=rows, HEAD_DIM=head_dim, PADDED=triton.next_power_of_2(head_dim), PARTS=MERGE_PARTS,
                          CUT_INTS=CUT_INTS, INTERPRET=INTERPRET)
-        _launch(_merge, num_cuts * rows, (plan.cuts, workspace.out, workspace.log_sum, out), constants, kept,
+        launch(_merge, num_cuts * rows, (plan.cuts, workspace.out, workspace.log_sum, out), constants, kept,
                 num_warps=2)
-
-
-def _launch(kernel: triton.JITFunction, num_programs: int, arguments: tuple, constants: dict,
-            kept: dict[str, CompiledKernel] | None, **options: int) -> None:
-    """Launch ``kernel``, whose parameters are ``arguments`` and then ``constants`` in this order."""
-    if kept is None:
-        kernel[(num_programs,)](*arguments, **constants, **options)
-        return
-    name = kernel.__name__
-    if name not in kept:
-        kept[name] = kernel.run(*arguments, grid=(num_programs,), warmup=True, **constants, **options)
-    kept[name][(num_programs, 1, 1)](*arguments, *constants.values())
 
 
 def default_tile(padded_head_dim: int, dtype: torch.dtype) -> int:

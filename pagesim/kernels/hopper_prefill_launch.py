@@ -6,13 +6,13 @@ from functools import cache
 
 import torch
 import triton
-from triton.compiler import CompiledKernel
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from pagesim.kernels.attend import LOG2E
 from pagesim.kernels.hopper_prefill import HALF, ROWS, TILE, M
 from pagesim.kernels.hopper_prefill import prefill as prefill_kernel
+from pagesim.kernels.launch import Kept, launch
 from pagesim.kernels.pool import Geometry
 from pagesim.kernels.split import num_sms
 from pagesim.kernels.validate import check_options, check_prefill
@@ -20,7 +20,7 @@ from pagesim.kernels.validate import check_options, check_prefill
 NUM_WARPS = 4  # of a consumer
 REGISTERS = 168  # of a thread at launch, where the SM is full: a consumer's then takes 232, a producer's 40
 
-_kernels: dict[tuple, CompiledKernel] = {}
+_kept: dict[tuple, Kept] = {}
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,7 @@ def make_shape(num_q_heads: int, num_kv_heads: int, head_dim: int, block_size: i
 def prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor,
             lengths: torch.Tensor, first_query: torch.Tensor, max_q_len: int, *, layout: str, scale: float,
             out: torch.Tensor) -> None:
-    """Launch on the current stream; arguments as for ``prefill.prefill``.
-
-    Triton's own launch takes longer than a short prompt's kernel: compiled ones are kept here and launched directly.
-    """
+    """Launch on the current stream; arguments as for ``prefill.prefill``."""
     pool = check_prefill(q, k_cache, v_cache, block_table, lengths, first_query, max_q_len, out, layout=layout,
                          window=None)
     check_options(scale=scale, window=None, softcap=None, k_scale=1.0, v_scale=1.0)
@@ -64,14 +61,10 @@ def prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block
                  _blocks(v_cache, pool, shape), block_table, lengths, first_query, counter, out, lengths.shape[0],
                  block_table.stride(0), scale * LOG2E.value, shape)
     items = (triton.cdiv(num_queries, ROWS.value) + lengths.shape[0]) * num_q_heads  # at most
-    grid = (min(items, num_sms(q.device)), 1, 1)
     key = (num_q_heads, pool[1:4], q.dtype, q.device,
            *(tensor.data_ptr() % 16 == 0 for tensor in (block_table, lengths, first_query, out)))
-    kernel = _kernels.get(key)
-    if kernel is None:
-        kernel = _kernels[key] = prefill_kernel.run(*arguments, num_warps=NUM_WARPS, maxnreg=REGISTERS, grid=grid,
-                                                    warmup=True)
-    kernel[grid](*arguments, NUM_WARPS)
+    launch(prefill_kernel, min(items, num_sms(q.device)), arguments, {"num_warps": NUM_WARPS},
+           _kept.setdefault(key, {}), maxnreg=REGISTERS)
 
 
 def _blocks(cache: torch.Tensor, pool: Geometry, shape: Shape) -> TensorDescriptor:
