@@ -18,22 +18,26 @@ def attend(q, k_ptr, v_ptr, table_ptr, position, first, open_first, open_end, en
     """Softmax over the tokens [first, end); in the whole tiles of [open_first, open_end) every row sees every token.
 
     Args:
-        q: (rows, padded head_dim); rows beyond the queries may hold anything finite.
-        k_ptr, v_ptr: the head's first element in block 0.
+        q: (rows, padded head_dim); rows beyond the queries may hold anything finite.  With pairs what ``halve`` makes.
+        k_ptr, v_ptr: the head's first element in block 0.  int16 is a pair of e4m3 values: strides and dims count pairs.
         table_ptr: the sequence's block ids.
         position: (rows,) each row's own token; it sees tokens <= position, with WINDOW >= 0 those >= position - WINDOW.
+        scale: of the scores; with pairs (rows,).
         k_dims, v_dims: 0, 1, 2, … up to a power of two; those >= K_DIM or V_DIM are padding.
 
     Returns:
         (maximum, total, out): base-2 running maximum and sum of each row, and its unnormalised output.  A row that saw
         nothing has -inf, 0 and zeros.
     """
-    rows: tl.constexpr = q.shape[0]
-    factor = _factor(scale, SOFTCAP)
+    rows: tl.constexpr = position.shape[0]
+    PAIRS: tl.constexpr = v_ptr.dtype.element_ty == tl.int16
+    factor = _factor(scale, SOFTCAP, PAIRS)
     tokens = tl.arange(0, TILE)
     maximum = tl.full([rows], float("-inf"), tl.float32)
     total = tl.zeros([rows], tl.float32)
     out = tl.zeros([rows, v_dims.shape[0]], tl.float32)
+    if PAIRS:
+        out = out, out
     # The ids of the next tile are loaded one tile ahead: an address that depends on a load in the same round would
     # halve the depth of the pipeline.
     block = tl.load(table_ptr + (first + tokens) // BLOCK_SIZE, mask=first + tokens < end, other=0)
@@ -55,7 +59,51 @@ def attend(q, k_ptr, v_ptr, table_ptr, position, first, open_first, open_end, en
     block, maximum, total, out = _masked_tiles(
         q, k_ptr, v_ptr, table_ptr, position, open_end, end, end, block, maximum, total, out, scale, block_stride,
         token_stride, k_dims, v_dims, K_DIM, V_DIM, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, INTERPRET)
+    if PAIRS:
+        out = tl.reshape(tl.join(out[0], out[1]), (rows, 2 * v_dims.shape[0]))
     return maximum, total, out
+
+
+@triton.jit
+def halve(q, scale):
+    """Even and odd dimensions of fp16 or bf16 queries for a cache of pairs, both in fp16, and each row's scale.
+
+    A row is multiplied by the power of two that brings its largest element to 2^14 or more, so that what fp16 cannot
+    hold is below 2^-38 of that.
+    """
+    q = q.to(tl.float32)
+    exponent = tl.max(tl.abs(q), 1).to(tl.int32, bitcast=True) >> 23
+    up = tl.minimum(268 - exponent, 253)  # exponents are 127 above the powers that they mean
+    q = (q * (up << 23).to(tl.float32, bitcast=True)[:, None]).to(tl.float16)
+    even, odd = tl.split(tl.reshape(q, (q.shape[0], q.shape[1] // 2, 2)))
+    return (even, odd), scale * ((254 - up) << 23).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _e4m3(byte):
+    """In the interpreter, which takes e4m3's NaN for 480."""
+    value = byte.to(tl.uint8).to(tl.float8e4nv, bitcast=True).to(tl.float16)
+    return tl.where((byte & 0x7F) == 0x7F, float("nan"), value)
+
+
+@triton.jit
+def _halves(pairs, INTERPRET: tl.constexpr):
+    """First and second values of pairs of e4m3, exact in fp16.
+
+    They meet in one product each, since tensor cores take two tokens (or dims) of 16 bits at a time from shared memory:
+    a load of single bytes, and any way to bf16, takes several times as many instructions as the rest of a tile.
+    """
+    if INTERPRET:
+        return _e4m3(pairs & 0xFF), _e4m3((pairs >> 8) & 0xFF)
+    else:
+        return tl.inline_asm_elementwise("""{
+            .reg .b32 sorted;
+            .reg .b16 first, second;
+            prmt.b32 sorted, $2, 0, 0x3120;
+            mov.b32 {first, second}, sorted;
+            cvt.rn.f16x2.e4m3x2 $0, first;
+            cvt.rn.f16x2.e4m3x2 $1, second;
+            }""", "=r,=r,r", [pairs], dtype=(tl.float16, tl.float16), is_pure=True, pack=2)
 
 
 @triton.jit
@@ -64,7 +112,7 @@ def _masked_tiles(q, k_ptr, v_ptr, table_ptr, position, first, last, end, block,
                   BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr,
                   INTERPRET: tl.constexpr):
     """The tiles that start in [first, last): at the edge of the window, on the diagonal, or behind the end."""
-    factor = _factor(scale, SOFTCAP)
+    factor = _factor(scale, SOFTCAP, v_ptr.dtype.element_ty == tl.int16)
     tokens = tl.arange(0, TILE)
     for start in tl.range(first, last, TILE, num_stages=1):
         token = start + tokens
@@ -99,21 +147,24 @@ def open_tiles(first, end, low, high, TILE: tl.constexpr, WINDOW: tl.constexpr):
 @triton.jit
 def _scores(q, k, scale, SOFTCAP: tl.constexpr, INTERPRET: tl.constexpr):
     """Scores but for ``_factor``, which is multiplied when the maximum is subtracted, in the same instruction."""
-    k = k.to(q.dtype)
-    if INTERPRET and q.dtype == tl.bfloat16:  # the interpreter multiplies the bits of bf16 operands
-        scores = tl.dot(q.to(tl.float32), tl.trans(k.to(tl.float32)))
+    if k.dtype == tl.int16:
+        even, odd = _halves(k, INTERPRET)
+        scores = tl.dot(q[1], tl.trans(odd), tl.dot(q[0], tl.trans(even)))
+        scale = scale[:, None]
+    elif INTERPRET and q.dtype == tl.bfloat16:  # the interpreter multiplies the bits of bf16 operands
+        scores = tl.dot(q.to(tl.float32), tl.trans(k.to(q.dtype).to(tl.float32)))
     else:
-        scores = tl.dot(q, tl.trans(k), input_precision="ieee")
+        scores = tl.dot(q, tl.trans(k.to(q.dtype)), input_precision="ieee")
     if SOFTCAP > 0:
         scores = SOFTCAP * tanh(scores * (scale / SOFTCAP))
     return scores
 
 
 @triton.jit
-def _factor(scale, SOFTCAP: tl.constexpr):
+def _factor(scale, SOFTCAP: tl.constexpr, PAIRS: tl.constexpr):
     """exp2(score · factor) is e to the natural score; above 0, so that the maximum stays the maximum."""
     if SOFTCAP > 0:
-        return LOG2E
+        return tl.full(scale.shape, LOG2E, tl.float32) if PAIRS else LOG2E
     else:
         return scale * LOG2E
 
@@ -135,10 +186,14 @@ def accumulate(scores, factor, v, q, maximum, total, out, MASKED: tl.constexpr, 
     base = new
     if MASKED:
         base = tl.where(new == float("-inf"), 0.0, new)
-    weights = tl.exp2(scores * factor - base[:, None])
+    weights = tl.exp2(scores * (factor[:, None] if v.dtype == tl.int16 else factor) - base[:, None])
     keep = tl.exp2(maximum - base)
     total = total * keep + tl.sum(weights, 1)
-    if INTERPRET and q.dtype == tl.bfloat16:
+    if v.dtype == tl.int16:
+        even, odd = _halves(v, INTERPRET)
+        weights = weights.to(tl.float16)
+        out = (tl.dot(weights, even, out[0] * keep[:, None]), tl.dot(weights, odd, out[1] * keep[:, None]))
+    elif INTERPRET and q.dtype == tl.bfloat16:
         out = tl.dot(weights, v.to(tl.float32), out * keep[:, None])
     else:
         out = tl.dot(weights.to(q.dtype), v.to(q.dtype), out * keep[:, None], input_precision="ieee")

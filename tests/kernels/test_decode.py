@@ -16,7 +16,8 @@ from pairwise import label, pairwise
 
 from pagesim.errors import InputError
 from pagesim.kernels.check import compare
-from pagesim.kernels.decode import Workspace, decode, make_workspace
+from pagesim.kernels.decode import Workspace, decode, make_workspace, takes_pairs
+from pagesim.kernels.reference import paged_attention
 from pagesim.kernels.split import Split, split
 
 FP16, BF16, FP32, FP8 = torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn
@@ -68,6 +69,57 @@ def test_the_matrix_has_every_pair():
     for a, b in (("dtypes", "block_size"), ("group", "head_dim"), ("window", "item")):
         values_a, values_b = ({str(row[name]) for row in MATRIX} for name in (a, b))
         assert len({(str(row[a]), str(row[b])) for row in MATRIX}) == len(values_a) * len(values_b)
+
+
+@pytest.mark.parametrize("dtype", [FP16, BF16])
+def test_every_e4m3_value_comes_out_as_it_is_cached(dtype, device):
+    case = make_case([1], num_q_heads=1, num_kv_heads=1, head_dim=256, dtype=dtype, cache_dtype=FP8, device=device)
+    case.v_cache[case.block_table[0, 0], 0, 0] = torch.arange(256, dtype=torch.uint8, device=device).view(FP8)
+    value = case.v_cache[case.block_table[0, 0], 0, 0].to(dtype)
+    out = run(case)[0, 0, 0]
+    assert torch.equal(out.isnan(), value.isnan()) and torch.equal(out.nan_to_num(), value.nan_to_num())
+
+
+@pytest.mark.parametrize("dim", [0, 77])
+def test_a_nan_among_fp8_keys_shows(dim, device):
+    case = make_case([100], num_kv_heads=1, head_dim=128, cache_dtype=FP8, device=device)
+    case.k_cache.view(torch.uint8)[case.block_table[0, 3], 5, 0, dim] = 0x7F
+    assert run(case).isnan().all()
+
+
+@pytest.mark.parametrize("power", [-105, -20, 20, 123])
+def test_bf16_queries_of_any_size_meet_fp8_keys(power, device):
+    case = make_case([70, 33], q_len=2, head_dim=128, dtype=BF16, cache_dtype=FP8, softcap=9.0, device=device)
+    case.q[0, 0] = 0
+    case.q[1] *= 2.0 ** torch.linspace(-14, 0, 128, device=device).to(BF16)
+    scale = 2.0 ** (-1 - power)
+    far = replace(case, q=case.q * 2.0 ** power)
+    right = paged_attention(far.q, far.k_cache, far.v_cache, far.block_table, far.lengths.tolist(), scale=scale,
+                            **far.options)
+    assert compare(run(far, scale=scale), right).passed
+
+
+def test_fp8_is_read_in_pairs_where_they_are_aligned(device, monkeypatch):
+    q, memory = torch.empty((1, 1, 4, 64), dtype=BF16, device=device), torch.zeros(9999, device=device).to(FP8)
+    cache = memory[:4096].view(2, 16, 2, 64)
+    assert takes_pairs(q, cache, cache) and takes_pairs(q.half(), cache, cache)
+    assert not takes_pairs(q.float(), cache, cache) and not takes_pairs(q, cache.to(BF16), cache.to(BF16))
+    assert not takes_pairs(q, memory[1:4097].view(2, 16, 2, 64), cache)
+    assert not takes_pairs(q, cache, memory[1:4097].view(2, 16, 2, 64))
+    assert not takes_pairs(q, *[memory.as_strided((2, 16, 2, 64), (2049, 128, 64, 1))] * 2)
+    assert not takes_pairs(q[..., :16], cache[..., :16], cache[..., :16])
+    monkeypatch.setattr("pagesim.kernels.decode.HAS_TUPLES", False)  # Triton 3.2
+    assert not takes_pairs(q, cache, cache)
+
+
+@pytest.mark.parametrize(("head_dim", "odd"), [(16, 0), (33, 0), (64, 1)])
+def test_fp8_is_right_where_it_is_not_read_in_pairs(head_dim, odd, device):
+    case = make_case([40, 17], head_dim=head_dim, dtype=BF16, cache_dtype=FP8, k_scale=0.5, device=device)
+    pools = [torch.cat([cache.flatten().view(torch.uint8)[:odd], cache.flatten().view(torch.uint8)]).view(FP8)[odd:]
+             for cache in (case.k_cache, case.v_cache)]
+    moved = replace(case, k_cache=pools[0].view(case.k_cache.shape), v_cache=pools[1].view(case.v_cache.shape))
+    assert not takes_pairs(moved.q, moved.k_cache, moved.v_cache)
+    assert_right(run(moved), moved)
 
 
 @pytest.mark.parametrize("group", [5, 7, 17, 24, 71])
