@@ -95,10 +95,8 @@ def _consumer(q_ptr, ring, full, empty, mail, posted, taken, records, counters, 
     phase = gl.to_tensor(0)
     letter = gl.to_tensor(0)
     letter_phase = gl.to_tensor(0)
-    goal0 = gl.to_tensor(0)  # the two rows in many parts that this CTA may share the merge of
-    goal1 = gl.to_tensor(0)
-    record0 = gl.to_tensor(0)
-    record1 = gl.to_tensor(0)
+    shared0 = gl.to_tensor(-1)  # records of the two rows in many parts that this CTA may share the merge of
+    shared1 = gl.to_tensor(-1)
     at_record = gl.program_id(0)
     mbarrier.wait(posted.index(letter), letter_phase)
     seq = read_field(mail, letter, SEQ, HEADS)
@@ -137,21 +135,17 @@ def _consumer(q_ptr, ring, full, empty, mail, posted, taken, records, counters, 
             at = slot.to(gl.int64) * (HEADS * S.ROWS_PADDED)
             gl.store(partial + at * D + partial_at, o, mask=partial_mask)
             gl.store(lse + at + lse_at, m + gl.log2(row_sum), mask=lse_mask)
-            goal = announce(records + at_record * RECORD, counters, partial, lse, out, S)
+            announce(records + at_record * RECORD, counters, partial, lse, out, S)
             if share >= 0:
-                if goal0 == 0:
-                    goal0 = goal
-                    record0 = at_record
-                else:
-                    goal1 = goal
-                    record1 = at_record
+                shared1 = shared0
+                shared0 = at_record
         q = next_q
         q_offset = next_q_offset
         at_record = following
-    if goal0 != 0:
-        merge_share(records + record0 * RECORD, goal0, counters, partial, lse, out, S)
-    if goal1 != 0:
-        merge_share(records + record1 * RECORD, goal1, counters, partial, lse, out, S)
+    if shared0 >= 0:
+        merge_share(records + shared0 * RECORD, counters, partial, lse, out, S)
+    if shared1 >= 0:
+        merge_share(records + shared1 * RECORD, counters, partial, lse, out, S)
 
 
 @gluon.jit(do_not_specialize=["table_stride"])

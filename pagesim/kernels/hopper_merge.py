@@ -3,7 +3,7 @@
 A part leaves its normalized output and the base-2 log of its sum of exponents; a row's result is the mean of its parts
 weighted by those.  Work is counted in *units* of 32 output columns of one query row.  Of a row in few parts the CTA
 that arrives last merges everything; of a row in many, each sharing CTA waits for all parts and merges its share.
-Counters only grow, so a graph can be replayed without clearing them; uploading a plan clears them.
+Whoever is the last to need a counter leaves it at 0, so a graph can be replayed for ever; uploading a plan clears them.
 """
 
 from triton.experimental import gluon
@@ -23,15 +23,15 @@ sync_threads = getattr(gl, "barrier", None) or gl.thread_barrier  # renamed in T
 
 @gluon.jit
 def announce(record, counters, partial, lse, out, S: gl.constexpr):
-    """Count a part as written; the last arrival merges a row in few parts.
-
-    Returns the count at which all parts of this launch are written.
-    """
+    """Count a part as written; the last arrival merges a row in few parts."""
     n = gl.load(record + NUM_PARTS)
+    counter = counters + gl.load(record + COUNTER)
     UNITS: gl.constexpr = S.HEADS * S.ROWS_PADDED * S.UNITS_A_ROW
     sync_threads()
-    ticket = gl.atomic_add(counters + gl.load(record + COUNTER), 1, sem="acq_rel")
-    if (n <= FEW) & (ticket % n == n - 1):
+    if n > FEW:
+        gl.atomic_add(counter, 1, sem="release")  # nobody waits for its answer
+    elif gl.atomic_add(counter, 1, sem="acq_rel") == n - 1:
+        gl.store(counter, 0)
         sync_threads()
         if n <= 2:
             _merge(record, partial, lse, out, 0, UNITS, n, S, UNITS, 2, 4, S.HEADS)
@@ -39,11 +39,10 @@ def announce(record, counters, partial, lse, out, S: gl.constexpr):
             _merge(record, partial, lse, out, 0, UNITS, n, S, UNITS, 4, 4, S.HEADS)
         else:
             _merge(record, partial, lse, out, 0, UNITS, n, S, UNITS // 2, 8, 4, S.HEADS)
-    return (ticket // n + 1) * n
 
 
 @gluon.jit
-def merge_share(record, goal, counters, partial, lse, out, S: gl.constexpr):
+def merge_share(record, counters, partial, lse, out, S: gl.constexpr):
     """Wait until all parts of a row are written, then merge this CTA's share of its units."""
     UNITS: gl.constexpr = S.HEADS * S.ROWS_PADDED * S.UNITS_A_ROW
     n = gl.load(record + NUM_PARTS)
@@ -52,9 +51,9 @@ def merge_share(record, goal, counters, partial, lse, out, S: gl.constexpr):
     first = share * UNITS // num_sharers
     end = (share + 1) * UNITS // num_sharers
     counter = counters + gl.load(record + COUNTER)
-    seen = gl.atomic_add(counter, 0, sem="acquire")
-    while seen - goal < 0:
-        seen = gl.atomic_add(counter, 0, sem="acquire")
+    arrived = gl.atomic_add(counter, 0, sem="acquire")
+    while arrived < n:
+        arrived = gl.atomic_add(counter, 0, sem="acquire")
     sync_threads()
     if n <= 16:
         _merge(record, partial, lse, out, first, end, n, S, 2 * S.HEADS, 16, 4, S.HEADS // 2)
@@ -62,6 +61,8 @@ def merge_share(record, goal, counters, partial, lse, out, S: gl.constexpr):
         _merge(record, partial, lse, out, first, end, n, S, S.HEADS, 64, 4, S.HEADS // 4)
     else:
         _merge(record, partial, lse, out, first, end, n, S, 1, 256, 1, 1)
+    if gl.atomic_add(counter, 1, sem="relaxed") == n + num_sharers - 1:
+        gl.store(counter, 0)
 
 
 @gluon.jit

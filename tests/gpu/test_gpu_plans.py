@@ -10,6 +10,7 @@ from cases import make_case
 from launching import check, run
 
 from pagesim.kernels.dispatch import paged_decode, plan_decode, why_general
+from pagesim.kernels.plan import NUM_PARTS
 
 pytestmark = pytest.mark.gpu
 
@@ -52,6 +53,16 @@ def test_a_replayed_graph_follows_changed_lengths_tables_and_plans(hopper, kerne
             out.fill_(float("nan"))
             graph.replay()
             check(case, out)
+
+
+def test_a_launch_leaves_its_counters_at_0_so_that_a_graph_can_be_replayed_for_ever(hopper):
+    for lengths in ([40_000], [33_000, 17, 20_000], [700] * 100):  # rows in many parts, in many and few, in few
+        case = make_case(lengths, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda")
+        plan = plan_decode(case.q, case.k_cache, case.lengths, kernel="hopper", layout="NHD")
+        assert (plan.buffer.records[:, NUM_PARTS] > 1).any(), "no row is cut"
+        for _ in range(3):
+            check(case, run(case, "hopper", plan=plan))
+            assert (plan.buffer.counters == 0).all()
 
 
 @pytest.mark.parametrize("kernel", ["hopper", "general"])
