@@ -180,8 +180,13 @@ def tanh(x):
 
 
 @triton.jit
-def accumulate(scores, factor, v, q, maximum, total, out, MASKED: tl.constexpr, INTERPRET: tl.constexpr):
-    """One tile into the running softmax; with MASKED, a row whose scores are all -inf is left as it is."""
+def accumulate(scores, factor, v, q, maximum, total, out, MASKED: tl.constexpr, INTERPRET: tl.constexpr,
+               APART: tl.constexpr = False):
+    """One tile into the running softmax; with MASKED, a row whose scores are all -inf is left as it is.
+
+    With APART the tile is summed for itself and then added: in fp32, where a product adds token after token, the sum
+    of n tokens is rounded n times else.
+    """
     new = tl.maximum(maximum, tl.max(scores, 1) * factor)
     base = new
     if MASKED:
@@ -195,6 +200,9 @@ def accumulate(scores, factor, v, q, maximum, total, out, MASKED: tl.constexpr, 
         out = (tl.dot(weights, even, out[0] * keep[:, None]), tl.dot(weights, odd, out[1] * keep[:, None]))
     elif INTERPRET and q.dtype == tl.bfloat16:
         out = tl.dot(weights, v.to(tl.float32), out * keep[:, None])
+    elif APART:
+        # fma: Triton makes a product and a sum into one chain again.
+        out = tl.fma(out, keep[:, None], tl.dot(weights.to(q.dtype), v.to(q.dtype), input_precision="ieee"))
     else:
         out = tl.dot(weights.to(q.dtype), v.to(q.dtype), out * keep[:, None], input_precision="ieee")
     return new, total, out

@@ -69,7 +69,8 @@ def decode_mla(q: torch.Tensor, cache: torch.Tensor, block_table: torch.Tensor, 
             LATENT_PADDED=triton.next_power_of_2(latent_dim),
             ROPE_PADDED=max(16, triton.next_power_of_2(dim - latent_dim)), BLOCK_SIZE=cache.shape[1],
             TILE=tile_tokens or (INTERPRETED_TILE if INTERPRET else TILE), ROWS=rows, ROW_TILES=row_tiles,
-            ITEM_INTS=ITEM_INTS, INTERPRET=INTERPRET, num_warps=8 if rows > 16 else 4, num_stages=stages)
+            ITEM_INTS=ITEM_INTS, INTERPRET=INTERPRET,
+            num_warps=8 if rows > 16 or q.dtype == torch.float32 else 4, num_stages=stages)
     merge(plan, workspace, out)
     return out
 
@@ -144,7 +145,8 @@ def _decode(q_ptr, cache_ptr, table_ptr, lengths_ptr, items_ptr, out_ptr, part_o
             scores = tl.dot(q_rope, tl.trans(rope), scores, input_precision="ieee")
         seen = stored[None, :] & (token[None, :] <= position[:, None])
         scores = tl.where(seen, scores, float("-inf"))
-        maximum, total, out = accumulate(scores, factor, latent, q_latent, maximum, total, out, True, INTERPRET)
+        maximum, total, out = accumulate(scores, factor, latent, q_latent, maximum, total, out, True, INTERPRET,
+                                         q_latent.dtype == tl.float32)
 
     out = normalise(total, out)
     cell_mask = valid[:, None] & (latent_dims < LATENT)[None, :]

@@ -12,9 +12,10 @@ from cases import Case, make_case
 from far import FAR, far_case, far_parts
 from guarded import guarded
 from pairwise import label, pairwise
+from triton.runtime.interpreter import TensorHandle
 
 from pagesim.errors import InputError
-from pagesim.kernels.check import compare
+from pagesim.kernels.check import compare, row_errors
 from pagesim.kernels.decode import make_workspace
 from pagesim.kernels.mla import decode_mla
 from pagesim.kernels.reference import paged_attention
@@ -77,6 +78,22 @@ def test_parts_beyond_the_length_merge_to_nothing(device):
 @pytest.mark.parametrize("q_len", [1, 4])
 def test_any_number_of_parts_gives_the_same_rows(item, q_len, device):
     assert compare(*run([0, 1, 2, 33], item=item, q_len=q_len, num_heads=2, device=device)).passed
+
+
+def test_a_long_fp32_sequence_is_not_one_long_sum(device, monkeypatch):
+    if device == "cpu":
+        monkeypatch.setattr("triton.runtime.interpreter.InterpreterBuilder.create_dot", one_after_the_other)
+    out, expected = run([4000], item=4096, num_heads=16, device=device)
+    assert row_errors(out, expected).mean() < 6e-7
+
+
+def one_after_the_other(builder, a, b, sums, *_):
+    """A product as a GPU's fp32 units make it."""
+    total = sums.data.copy()
+    for i in range(a.data.shape[1]):
+        exact = a.data[:, i:i + 1].astype(np.float64) * b.data[i:i + 1] + total
+        total = exact.astype(np.float32)
+    return TensorHandle(total, sums.dtype.scalar)
 
 
 def test_logits_far_below_any_sentinel_are_still_weighed(device):
