@@ -2,13 +2,29 @@
 
 import os
 
+import torch
 import triton
 import triton.language as tl
+
+from pagesim.kernels.validate import CACHE_8BIT
 
 INTERPRET = os.environ.get("TRITON_INTERPRET") == "1"
 INTERPRETED_TILE = 1024  # the interpreter pays for each operation, hardly for its size
 
 LOG2E = tl.constexpr(1.4426950408889634)
+HAS_TUPLES = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 3)  # in the language
+
+
+def as_pairs(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Caches of e4m3 with two values in each int16, where ``attend`` takes them so; others as they are.
+
+    Pairs are multiplied in fp16, which holds every e4m3 value and, with a power of two a row, queries of fp16 and bf16.
+    """
+    if (k_cache.dtype != CACHE_8BIT or q.dtype == torch.float32 or not HAS_TUPLES
+            or q.shape[-1] <= 16  # a product takes 16 pairs at least
+            or any(n % 2 for n in (q.shape[-1], *k_cache.stride()[:3], k_cache.data_ptr(), v_cache.data_ptr()))):
+        return k_cache, v_cache
+    return k_cache.view(torch.int16), v_cache.view(torch.int16)
 
 
 @triton.jit
@@ -18,19 +34,23 @@ def attend(q, k_ptr, v_ptr, table_ptr, position, first, open_first, open_end, en
     """Softmax over the tokens [first, end); in the whole tiles of [open_first, open_end) every row sees every token.
 
     Args:
-        q: (rows, padded head_dim); rows beyond the queries may hold anything finite.  With pairs what ``halve`` makes.
-        k_ptr, v_ptr: the head's first element in block 0.  int16 is a pair of e4m3 values: strides and dims count pairs.
+        q: (rows, padded head_dim); rows beyond the queries may hold anything finite.
+        k_ptr, v_ptr: the head's first element in block 0, of K and V as ``as_pairs`` gave them.
         table_ptr: the sequence's block ids.
         position: (rows,) each row's own token; it sees tokens <= position, with WINDOW >= 0 those >= position - WINDOW.
-        scale: of the scores; with pairs (rows,).
         k_dims, v_dims: 0, 1, 2, … up to a power of two; those >= K_DIM or V_DIM are padding.
 
     Returns:
         (maximum, total, out): base-2 running maximum and sum of each row, and its unnormalised output.  A row that saw
         nothing has -inf, 0 and zeros.
     """
-    rows: tl.constexpr = position.shape[0]
+    rows: tl.constexpr = q.shape[0]
     PAIRS: tl.constexpr = v_ptr.dtype.element_ty == tl.int16
+    k_dim: tl.constexpr = K_DIM // 2 if PAIRS else K_DIM
+    v_dim: tl.constexpr = V_DIM // 2 if PAIRS else V_DIM
+    if PAIRS:
+        q, scale = _halve(q, scale)
+        k_dims, v_dims = tl.arange(0, k_dims.shape[0] // 2), tl.arange(0, v_dims.shape[0] // 2)
     factor = _factor(scale, SOFTCAP, PAIRS)
     tokens = tl.arange(0, TILE)
     maximum = tl.full([rows], float("-inf"), tl.float32)
@@ -44,7 +64,7 @@ def attend(q, k_ptr, v_ptr, table_ptr, position, first, open_first, open_end, en
     if WINDOW >= 0:
         block, maximum, total, out = _masked_tiles(
             q, k_ptr, v_ptr, table_ptr, position, first, open_first, end, block, maximum, total, out, scale,
-            block_stride, token_stride, k_dims, v_dims, K_DIM, V_DIM, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, INTERPRET)
+            block_stride, token_stride, k_dims, v_dims, k_dim, v_dim, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, INTERPRET)
     in_block = ((open_first + tokens) % BLOCK_SIZE).to(tl.int64) * token_stride
     for start in tl.range(open_first, open_end, TILE):
         token = start + tokens
@@ -52,20 +72,20 @@ def attend(q, k_ptr, v_ptr, table_ptr, position, first, open_first, open_end, en
             in_block = (token % BLOCK_SIZE).to(tl.int64) * token_stride
         offset = block.to(tl.int64) * block_stride + in_block
         block = tl.load(table_ptr + (token + TILE) // BLOCK_SIZE, mask=token + TILE < end, other=0)
-        k = tl.load(k_ptr + offset[:, None] + k_dims[None, :], mask=(k_dims < K_DIM)[None, :], other=0.0)
-        v = tl.load(v_ptr + offset[:, None] + v_dims[None, :], mask=(v_dims < V_DIM)[None, :], other=0.0)
+        k = tl.load(k_ptr + offset[:, None] + k_dims[None, :], mask=(k_dims < k_dim)[None, :], other=0.0)
+        v = tl.load(v_ptr + offset[:, None] + v_dims[None, :], mask=(v_dims < v_dim)[None, :], other=0.0)
         scores = _scores(q, k, scale, SOFTCAP, INTERPRET)
         maximum, total, out = accumulate(scores, factor, v, q, maximum, total, out, False, INTERPRET)
     block, maximum, total, out = _masked_tiles(
         q, k_ptr, v_ptr, table_ptr, position, open_end, end, end, block, maximum, total, out, scale, block_stride,
-        token_stride, k_dims, v_dims, K_DIM, V_DIM, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, INTERPRET)
+        token_stride, k_dims, v_dims, k_dim, v_dim, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, INTERPRET)
     if PAIRS:
         out = tl.reshape(tl.join(out[0], out[1]), (rows, 2 * v_dims.shape[0]))
     return maximum, total, out
 
 
 @triton.jit
-def halve(q, scale):
+def _halve(q, scale):
     """Even and odd dimensions of fp16 or bf16 queries for a cache of pairs, both in fp16, and each row's scale.
 
     A row is multiplied by the power of two that brings its largest element to 2^14 or more, so that what fp16 cannot

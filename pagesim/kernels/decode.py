@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from pagesim.errors import InputError
-from pagesim.kernels.attend import INTERPRET, INTERPRETED_TILE, attend, halve, normalise, open_tiles, round_to
+from pagesim.kernels.attend import INTERPRET, INTERPRETED_TILE, as_pairs, attend, normalise, open_tiles, round_to
 from pagesim.kernels.launch import Kept, launch
 from pagesim.kernels.pool import geometry
 from pagesim.kernels.split import CUT_INTS, ITEM_INTS, Split
@@ -20,7 +20,6 @@ from pagesim.kernels.validate import CACHE_8BIT, check_decode, check_options
 
 MERGE_PARTS = 8
 MAX_ROWS = 64
-HAS_TUPLES = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 3)  # as ``attend`` uses them
 
 
 class Workspace(NamedTuple):
@@ -92,8 +91,8 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
     num_items = plan.items.shape[0]
     if num_items:
         tile = tile_tokens or default_tile(padded, k_cache.dtype)
-        if takes_pairs(q, k_cache, v_cache):
-            k_cache, v_cache = k_cache.view(torch.int16), v_cache.view(torch.int16)
+        if k_cache.dtype == CACHE_8BIT:
+            k_cache, v_cache = as_pairs(q, k_cache, v_cache)
             pool = geometry(k_cache, layout)
         arguments = (
             q, k_cache, v_cache, block_table, lengths, plan.items, out, workspace.out, workspace.log_sum,
@@ -119,13 +118,6 @@ def merge(plan: Split, workspace: Workspace, out: torch.Tensor, kept: Kept | Non
                          CUT_INTS=CUT_INTS, INTERPRET=INTERPRET)
         launch(_merge, num_cuts * rows, (plan.cuts, workspace.out, workspace.log_sum, out), constants, kept,
                 num_warps=2)
-
-
-def takes_pairs(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor) -> bool:
-    """Whether two e4m3 values may be loaded as one int16, and multiplied in fp16 without loss."""
-    aligned = not any(n % 2 for n in (q.shape[-1], *k_cache.stride()[:3], k_cache.data_ptr(), v_cache.data_ptr()))
-    # A product takes 16 pairs at least.
-    return HAS_TUPLES and k_cache.dtype == CACHE_8BIT and q.dtype != torch.float32 and q.shape[-1] > 16 and aligned
 
 
 def default_tile(padded_head_dim: int, dtype: torch.dtype) -> int:
@@ -169,14 +161,10 @@ def _decode(q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, items_ptr, out_ptr, par
     offset = query * (NUM_KV_HEADS * GROUP) + head * GROUP + row % GROUP  # row within the sequence's block of outputs
     out_row = seq.to(tl.int64) * (Q_LEN * NUM_KV_HEADS * GROUP) + offset
     q = tl.load(q_ptr + out_row[:, None] * HEAD_DIM + dims[None, :], mask=cell, other=0.0)
-    PAIR: tl.constexpr = 2 if k_ptr.dtype.element_ty == tl.int16 else 1
-    if PAIR == 2:
-        q, scale = halve(q, scale)
-    cache_dims = tl.arange(0, PADDED // PAIR)
     maximum, total, out = attend(
         q, k_ptr + head * head_stride, v_ptr + head * head_stride, table_ptr + seq.to(tl.int64) * table_stride,
-        before + query, first, open_first, open_end, end, scale, block_stride, token_stride, cache_dims,
-        cache_dims, HEAD_DIM // PAIR, HEAD_DIM // PAIR, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, INTERPRET)
+        before + query, first, open_first, open_end, end, scale, block_stride, token_stride, dims, dims, HEAD_DIM,
+        HEAD_DIM, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, INTERPRET)
     out = normalise(total, out) * v_scale
     if part < 0:
         tl.store(out_ptr + out_row[:, None] * HEAD_DIM + dims[None, :],

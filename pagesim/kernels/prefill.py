@@ -7,9 +7,9 @@ import torch
 import triton
 import triton.language as tl
 
-from pagesim.kernels.attend import INTERPRET, INTERPRETED_TILE, attend, normalise, open_tiles, round_to
-from pagesim.kernels.validate import check_options, check_prefill
-
+from pagesim.kernels.attend import INTERPRET, INTERPRETED_TILE, as_pairs, attend, normalise, open_tiles, round_to
+from pagesim.kernels.pool import geometry
+from pagesim.kernels.validate import CACHE_8BIT, check_options, check_prefill
 
 
 def prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor,
@@ -47,6 +47,9 @@ def prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block
     row_tiles = triton.cdiv(max_q_len * group, rows)
     num_seqs = lengths.shape[0]
     if row_tiles and num_seqs:
+        if k_cache.dtype == CACHE_8BIT:
+            k_cache, v_cache = as_pairs(q, k_cache, v_cache)
+            pool = geometry(k_cache, layout)
         _prefill[(row_tiles * num_seqs * pool.num_kv_heads,)](
             q, k_cache, v_cache, block_table, lengths, first_query, out, num_seqs, row_tiles,
             (head_dim ** -0.5 if scale is None else scale) * k_scale, v_scale,

@@ -15,8 +15,9 @@ from guarded import guarded
 from pairwise import label, pairwise
 
 from pagesim.errors import InputError
+from pagesim.kernels.attend import as_pairs
 from pagesim.kernels.check import compare
-from pagesim.kernels.decode import Workspace, decode, make_workspace, takes_pairs
+from pagesim.kernels.decode import Workspace, decode, make_workspace
 from pagesim.kernels.reference import paged_attention
 from pagesim.kernels.split import Split, split
 
@@ -71,6 +72,10 @@ def test_the_matrix_has_every_pair():
         assert len({(str(row[a]), str(row[b])) for row in MATRIX}) == len(values_a) * len(values_b)
 
 
+def takes_pairs(*tensors: torch.Tensor) -> bool:
+    return all(cache.dtype == torch.int16 for cache in as_pairs(*tensors))
+
+
 @pytest.mark.parametrize("dtype", [FP16, BF16])
 def test_every_e4m3_value_comes_out_as_it_is_cached(dtype, device):
     case = make_case([1], num_q_heads=1, num_kv_heads=1, head_dim=256, dtype=dtype, cache_dtype=FP8, device=device)
@@ -108,7 +113,7 @@ def test_fp8_is_read_in_pairs_where_they_are_aligned(device, monkeypatch):
     assert not takes_pairs(q, cache, memory[1:4097].view(2, 16, 2, 64))
     assert not takes_pairs(q, *[memory.as_strided((2, 16, 2, 64), (2049, 128, 64, 1))] * 2)
     assert not takes_pairs(q[..., :16], cache[..., :16], cache[..., :16])
-    monkeypatch.setattr("pagesim.kernels.decode.HAS_TUPLES", False)  # Triton 3.2
+    monkeypatch.setattr("pagesim.kernels.attend.HAS_TUPLES", False)  # Triton 3.2
     assert not takes_pairs(q, cache, cache)
 
 
