@@ -10,6 +10,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from pagesim.kernels.hopper_merge import announce, merge_share
 from pagesim.kernels.hopper_producers import (
@@ -169,6 +170,9 @@ def decode(q, k, v, block_stride, token_stride, head_stride, table, records, cou
     for j in gl.static_range(MAIL):
         mbarrier.init(posted.index(j), count=1)
         mbarrier.init(taken.index(j), count=1)
+    # The next kernel's CTAs may come as ours go; what a kernel before wrote is read from here on.
+    gdc_launch_dependents()
+    gdc_wait()
     if S.BOXES:
         gl.warp_specialize(
             [(_consumer, (q, ring, full, empty, mail, posted, taken, records, counters, partial, lse, out, scale_log2,

@@ -174,7 +174,8 @@ def prepare(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block
     # Two CTAs of 4 warps share an SM's registers; one of 8 gets all of them.
     registers = {"maxnreg": 128} if shape.ctas_per_sm > 1 else {}
     *arguments, num_warps = _arguments(q, k, v, strides, block_table, plan, out, 1.0)
-    kernel = decode_kernel.run(*arguments, num_warps=num_warps, grid=(plan.buffer.num_ctas,), warmup=True, **registers)
+    kernel = decode_kernel.run(*arguments, num_warps=num_warps, grid=(plan.buffer.num_ctas,), warmup=True,
+                               launch_pdl=True, **registers)
     return _Launch(kernel, k, v, strides)
 
 

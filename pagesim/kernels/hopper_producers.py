@@ -17,6 +17,7 @@ from pagesim.kernels import plan as p
 TILE = gl.constexpr(16)  # tokens of a step: one row of tensor-core operands
 MAIL = gl.constexpr(8)  # records posted ahead
 GATHER_WARPS = gl.constexpr(4)
+KEEP = gl.constexpr("evict_last")  # records and tables stay in the L2 while keys and values stream through it
 RECORD = gl.constexpr(p.RECORD_INTS)
 SEQ = gl.constexpr(p.SEQ)
 GROUP = gl.constexpr(p.GROUP)
@@ -47,13 +48,13 @@ def _load_record(records, at, WARPS: gl.constexpr):
     some = at >= 0
     field = gl.arange(0, RECORD, gl.BlockedLayout([1], [32], [WARPS], [0]))
     record = records + at * RECORD
-    words = gl.load(record + field, mask=some & (field >= 0), other=-1)
-    seq = gl.load(record + SEQ, mask=some, other=-1)
-    group = gl.load(record + GROUP, mask=some, other=-1)
-    first = gl.load(record + FIRST_TILE, mask=some, other=-1)
-    num_tiles = gl.load(record + NUM_TILES, mask=some, other=-1)
-    tokens = gl.load(record + TOKENS, mask=some, other=-1)
-    following = gl.load(record + NEXT, mask=some, other=-1)
+    words = gl.load(record + field, mask=some & (field >= 0), other=-1, eviction_policy=KEEP)
+    seq = gl.load(record + SEQ, mask=some, other=-1, eviction_policy=KEEP)
+    group = gl.load(record + GROUP, mask=some, other=-1, eviction_policy=KEEP)
+    first = gl.load(record + FIRST_TILE, mask=some, other=-1, eviction_policy=KEEP)
+    num_tiles = gl.load(record + NUM_TILES, mask=some, other=-1, eviction_policy=KEEP)
+    tokens = gl.load(record + TOKENS, mask=some, other=-1, eviction_policy=KEEP)
+    following = gl.load(record + NEXT, mask=some, other=-1, eviction_policy=KEEP)
     return words, seq, group, first, num_tiles, tokens, following
 
 
@@ -72,10 +73,10 @@ def _ids_of_tiles(table, table_stride, seq, first, num_tiles, S: gl.constexpr):
     some = num_tiles > 0
     row = table + seq.to(gl.int64) * table_stride
     last = first + num_tiles - 1
-    id0 = gl.load(row + first // S.TILES_A_BLOCK, mask=some, other=0)
-    id1 = gl.load(row + gl.minimum(first + 1, last) // S.TILES_A_BLOCK, mask=some, other=0)
-    id2 = gl.load(row + gl.minimum(first + 2, last) // S.TILES_A_BLOCK, mask=some, other=0)
-    id3 = gl.load(row + gl.minimum(first + 3, last) // S.TILES_A_BLOCK, mask=some, other=0)
+    id0 = gl.load(row + first // S.TILES_A_BLOCK, mask=some, other=0, eviction_policy=KEEP)
+    id1 = gl.load(row + gl.minimum(first + 1, last) // S.TILES_A_BLOCK, mask=some, other=0, eviction_policy=KEEP)
+    id2 = gl.load(row + gl.minimum(first + 2, last) // S.TILES_A_BLOCK, mask=some, other=0, eviction_policy=KEEP)
+    id3 = gl.load(row + gl.minimum(first + 3, last) // S.TILES_A_BLOCK, mask=some, other=0, eviction_policy=KEEP)
     return id0, id1, id2, id3
 
 
@@ -102,7 +103,7 @@ def fetch_boxes(k_desc, v_desc, ring, full, empty, mail, posted, taken, table, r
             id0 = id1
             id1 = id2
             id2 = id3
-            id3 = gl.load(row + gl.minimum(first + t + 4, last) // S.TILES_A_BLOCK)
+            id3 = gl.load(row + gl.minimum(first + t + 4, last) // S.TILES_A_BLOCK, eviction_policy=KEEP)
             token = (first + t) % S.TILES_A_BLOCK * TILE
             mbarrier.wait(empty.index(box), box_phase)
             mbarrier.expect(full.index(box), BYTES)
@@ -132,7 +133,8 @@ def fetch_boxes(k_desc, v_desc, ring, full, empty, mail, posted, taken, table, r
 def _ids_of_tokens(table, table_stride, seq, first, end, in_tile, some, S: gl.constexpr):
     """Blocks of the 16 tokens from ``first``; behind the end, of the last token."""
     row = table + seq.to(gl.int64) * table_stride
-    return gl.load(row + gl.minimum(first + in_tile, end - 1) // S.BLOCK_SIZE, mask=some & (in_tile >= 0), other=0)
+    return gl.load(row + gl.minimum(first + in_tile, end - 1) // S.BLOCK_SIZE, mask=some & (in_tile >= 0), other=0,
+                   eviction_policy=KEEP)
 
 
 @gluon.jit
