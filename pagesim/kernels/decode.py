@@ -11,9 +11,14 @@ import torch
 import triton
 import triton.language as tl
 
+try:
+    from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+except ImportError:  # an old Triton, whose kernels don't overlap
+    gdc_launch_dependents = gdc_wait = None
+
 from pagesim.errors import InputError
 from pagesim.kernels.attend import INTERPRET, INTERPRETED_TILE, as_pairs, attend, normalise, open_tiles, round_to
-from pagesim.kernels.launch import Kept, launch
+from pagesim.kernels.launch import Kept, launch, overlaps
 from pagesim.kernels.pool import geometry
 from pagesim.kernels.split import CUT_INTS, ITEM_INTS, Split
 from pagesim.kernels.validate import CACHE_8BIT, check_decode, check_options
@@ -102,9 +107,9 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
             Q_LEN=q_len, GROUP=group, NUM_KV_HEADS=pool.num_kv_heads, HEAD_DIM=head_dim, PADDED=padded,
             BLOCK_SIZE=pool.block_size, TILE=tile, ROWS=rows, ROW_TILES=row_tiles,
             WINDOW=-1 if window is None else window, SOFTCAP=softcap or 0.0, ITEM_INTS=ITEM_INTS,
-            INTERPRET=INTERPRET)
+            INTERPRET=INTERPRET, OVERLAPS=overlaps(q.device))
         launch(_decode, num_items * row_tiles * pool.num_kv_heads, arguments, constants, kept,
-                num_warps=4 if rows * padded <= 64 * 128 else 8, num_stages=3)
+               num_warps=4 if rows * padded <= 64 * 128 else 8, num_stages=3)
     merge(plan, workspace, out, kept)
     return out
 
@@ -115,9 +120,9 @@ def merge(plan: Split, workspace: Workspace, out: torch.Tensor, kept: Kept | Non
     if num_cuts:
         rows, head_dim = out.shape[1] * out.shape[2], out.shape[3]
         constants = dict(ROWS=rows, HEAD_DIM=head_dim, PADDED=triton.next_power_of_2(head_dim), PARTS=MERGE_PARTS,
-                         CUT_INTS=CUT_INTS, INTERPRET=INTERPRET)
+                         CUT_INTS=CUT_INTS, INTERPRET=INTERPRET, OVERLAPS=overlaps(out.device))
         launch(_merge, num_cuts * rows, (plan.cuts, workspace.out, workspace.log_sum, out), constants, kept,
-                num_warps=2)
+               num_warps=2)
 
 
 def default_tile(padded_head_dim: int, dtype: torch.dtype) -> int:
@@ -133,8 +138,11 @@ def _decode(q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, items_ptr, out_ptr, par
             Q_LEN: tl.constexpr, GROUP: tl.constexpr, NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
             PADDED: tl.constexpr, BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr,
             ROW_TILES: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, ITEM_INTS: tl.constexpr,
-            INTERPRET: tl.constexpr):
+            INTERPRET: tl.constexpr, OVERLAPS: tl.constexpr):
     """A program takes one item, one KV head and up to ROWS rows: one query of one of the head's GROUP heads each."""
+    if OVERLAPS:
+        gdc_launch_dependents()
+        gdc_wait()
     pid = tl.program_id(0)
     head = pid % NUM_KV_HEADS
     row_tile = pid // NUM_KV_HEADS % ROW_TILES
@@ -179,8 +187,12 @@ def _decode(q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, items_ptr, out_ptr, par
 
 @triton.jit
 def _merge(cuts_ptr, part_out_ptr, part_log_sum_ptr, out_ptr, ROWS: tl.constexpr, HEAD_DIM: tl.constexpr,
-           PADDED: tl.constexpr, PARTS: tl.constexpr, CUT_INTS: tl.constexpr, INTERPRET: tl.constexpr):
+           PADDED: tl.constexpr, PARTS: tl.constexpr, CUT_INTS: tl.constexpr, INTERPRET: tl.constexpr,
+           OVERLAPS: tl.constexpr):
     """A program merges the parts of one output row of a cut sequence; parts that saw nothing weigh nothing."""
+    if OVERLAPS:
+        gdc_launch_dependents()
+        gdc_wait()
     pid = tl.program_id(0)
     row = pid % ROWS
     cut_ptr = cuts_ptr + pid // ROWS * CUT_INTS

@@ -21,12 +21,12 @@ import triton
 from pagesim.errors import InputError
 from pagesim.kernels import decode as general
 from pagesim.kernels.attend import INTERPRET
+from pagesim.kernels.launch import NEW_TRITON
 from pagesim.kernels.pool import Geometry, geometry
 from pagesim.kernels.prefill import prefill as general_prefill
-from pagesim.kernels.split import Split, item_tokens, most_items, num_sms, split
+from pagesim.kernels.split import CTAS_PER_SM, CTAS_PER_SM_8BIT, Split, item_tokens, most_items, num_sms, split
 
 KERNELS = ("hopper", "general")
-HAS_GLUON = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 6)  # the dialect as Hopper's use it
 MIN_HOPPER_TILES = 8  # tiles for each SM below which starting the ring and merging cost more than streaming saves
 MIN_HOPPER_QUERIES = 512  # below which the general prefill kernel is as fast
 MIN_QUERIES_A_SEQUENCE = 80  # on average, below which too many of the 128 rows that Hopper's takes at a time are empty
@@ -45,18 +45,18 @@ class GeneralPlan:
     kernel = "general"
 
     def __init__(self, q: torch.Tensor, num_kv_heads: int, lengths: np.ndarray, window: int | None,
-                 capacity_tokens: int | None):
-        self._shape, self._num_kv_heads, self._num_sms, self._window = q.shape, num_kv_heads, num_sms(q.device), window
+                 capacity_tokens: int | None, ctas_per_sm: int = CTAS_PER_SM):
+        self._shape, self._window = q.shape, window
+        self._size = num_kv_heads, num_sms(q.device), ctas_per_sm
         self.capacity_tokens = max(int(np.sum(lengths)), capacity_tokens or 0)
-        self._pad = (most_items(len(lengths), self.capacity_tokens, num_kv_heads, self._num_sms) if capacity_tokens
-                     else 0)
+        self._pad = most_items(len(lengths), self.capacity_tokens, *self._size) if capacity_tokens else 0
         self.split = self._cut(lengths, q.device)
         num_parts = self._pad or self.split.num_parts
         self.workspace = general.make_workspace(num_parts, *q.shape[1:], q.device)
         self.kept: dict[tuple, dict] = {}
 
     def _cut(self, lengths: np.ndarray, device: torch.device | str) -> Split:
-        most = item_tokens(int(np.sum(lengths)), self._num_kv_heads, self._num_sms)
+        most = item_tokens(int(np.sum(lengths)), *self._size)
         return split(lengths, most, device=device, q_len=self._shape[1], window=self._window, pad_items=self._pad,
                      pad_cuts=self._pad and len(lengths))
 
@@ -92,7 +92,7 @@ def _why_not_hopper(q: torch.Tensor, k_cache: torch.Tensor, pool: Geometry, *, w
     capability = _capability(q.device)
     return _first([
         (capability != (9, 0), f"compute capability is {capability[0]}.{capability[1]}, not 9.0"),
-        (not HAS_GLUON, f"Triton is {triton.__version__}, older than 3.6"),
+        (not NEW_TRITON, f"Triton is {triton.__version__}, older than 3.6"),
         (q.dtype not in (torch.bfloat16, torch.float16) or k_cache.dtype != q.dtype,
          f"dtypes are {q.dtype} and {k_cache.dtype}, not bf16 or fp16"),
         (pool.head_dim not in (64, 128), f"head_dim is {pool.head_dim}, not 64 or 128"),
@@ -168,7 +168,8 @@ def plan_decode(q: torch.Tensor, k_cache: torch.Tensor, lengths: np.ndarray, *, 
     kernel = _choose(kernel, why_general(q, k_cache, lengths, layout=layout, window=window, **options))
     pool = geometry(k_cache, layout)
     if kernel == "general":
-        return GeneralPlan(q, pool.num_kv_heads, lengths, window, capacity_tokens)
+        return GeneralPlan(q, pool.num_kv_heads, lengths, window, capacity_tokens,
+                           CTAS_PER_SM_8BIT if k_cache.dtype.itemsize == 1 else CTAS_PER_SM)
     from pagesim.kernels import hopper_launch  # Gluon is imported only where it can run
 
     shape = hopper_launch.make_shape(q.shape[1], q.shape[2], pool.num_kv_heads, pool.head_dim, pool.block_size)

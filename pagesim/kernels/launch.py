@@ -1,7 +1,12 @@
 """Launching a kernel as it was compiled for an earlier call: Triton's own launch takes longer than a small one runs."""
 
+from functools import cache
+
+import torch
 import triton
 from triton.compiler import CompiledKernel
+
+NEW_TRITON = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 6)  # Gluon and overlapping launches
 
 Kept = dict[str, CompiledKernel]  # by the kernels' names, for calls that differ in contents alone
 
@@ -12,8 +17,11 @@ def launch(kernel: triton.JITFunction, num_programs: int, arguments: tuple, cons
 
     Args:
         kept: what was compiled, to which a first call adds; None leaves it to Triton, as its interpreter needs.
+        constants: with OVERLAPS true, the launch need not wait for the end of the one before: see ``overlaps``.
         options: of compiling, such as num_stages.
     """
+    if constants.get("OVERLAPS"):
+        options["launch_pdl"] = True
     if kept is None:
         kernel[(num_programs,)](*arguments, **constants, **options)
         return
@@ -21,3 +29,13 @@ def launch(kernel: triton.JITFunction, num_programs: int, arguments: tuple, cons
     if name not in kept:
         kept[name] = kernel.run(*arguments, grid=(num_programs,), warmup=True, **constants, **options)
     kept[name][(num_programs, 1, 1)](*arguments, *constants.values())
+
+
+@cache
+def overlaps(device: torch.device) -> bool:
+    """Whether CTAs of a kernel may come as those of the kernel before go (programmatic dependent launch).
+
+    Such a kernel starts with ``gdc_launch_dependents()`` and, before it reads or returns, ``gdc_wait()``.
+    """
+    return (NEW_TRITON and device.type == "cuda" and torch.version.cuda is not None
+            and torch.cuda.get_device_capability(device) >= (9, 0))

@@ -12,7 +12,8 @@ from pagesim.errors import InputError
 ITEM_INTS = 4  # sequence, first token, end token, part (-1: the item is the whole sequence)
 CUT_INTS = 4   # sequence, first part, end part, unused: 16 bytes, one load
 
-CTAS_PER_SM = 3        # that registers and shared memory leave room for
+CTAS_PER_SM = 3        # that registers and shared memory leave room for,
+CTAS_PER_SM_8BIT = 4   # and with a cache of 8 bits
 ITEM_TOKENS = 2048     # what an item of a large batch should be near: shorter merge more, longer balance less
 MIN_ITEM_TOKENS = 256  # below this the merge costs more than the cut saves
 ALIGN_TOKENS = 64
@@ -48,10 +49,11 @@ def item_tokens(total_tokens: int, num_head_groups: int, num_sms: int, ctas_per_
     return max(MIN_ITEM_TOKENS, fair)
 
 
-def most_items(num_seqs: int, total_tokens: int, num_head_groups: int, num_sms: int) -> int:
+def most_items(num_seqs: int, total_tokens: int, num_head_groups: int, num_sms: int,
+               ctas_per_sm: int = CTAS_PER_SM) -> int:
     """Items that no batch of so many sequences and at most so many tokens is cut into, by ``item_tokens``."""
-    share = total_tokens * num_head_groups / (CTAS_PER_SM * num_sms)
-    return num_seqs + math.ceil(_waves(share) * CTAS_PER_SM * num_sms / num_head_groups)
+    share = total_tokens * num_head_groups / (ctas_per_sm * num_sms)
+    return num_seqs + math.ceil(_waves(share) * ctas_per_sm * num_sms / num_head_groups)
 
 
 def _waves(share_tokens: float) -> int:

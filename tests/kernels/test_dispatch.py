@@ -28,17 +28,17 @@ def test_the_rule_says_why_the_general_kernel_runs(device):
     assert plan_decode(case.q, case.k_cache, case.lengths, **case.options).kernel == "general"
 
 
-@pytest.mark.parametrize("capability, has_gluon, reason", [
+@pytest.mark.parametrize("capability, new_triton, reason", [
     ((9, 0), True, None),
     ((10, 0), True, "compute capability is 10.0, not 9.0"),
     ((8, 6), True, "compute capability is 8.6, not 9.0"),
     ((9, 0), False, "older than 3.6"),
 ])
-def test_the_rule_asks_for_the_gpu_and_the_triton_that_the_hopper_kernels_need(monkeypatch, capability, has_gluon,
+def test_the_rule_asks_for_the_gpu_and_the_triton_that_the_hopper_kernels_need(monkeypatch, capability, new_triton,
                                                                                reason):
     monkeypatch.setattr(dispatch, "_capability", lambda device: capability)
     monkeypatch.setattr(dispatch, "num_sms", lambda device: 132)
-    monkeypatch.setattr(dispatch, "HAS_GLUON", has_gluon)
+    monkeypatch.setattr(dispatch, "NEW_TRITON", new_triton)
     q = SimpleNamespace(device=SimpleNamespace(type="cuda", index=0), dtype=torch.bfloat16, shape=(64, 1, 32, 128))
     found = why_general(q, torch.empty(2, 16, 8, 128, dtype=torch.bfloat16), np.full(64, 4096), layout="NHD")
     assert found is reason is None or reason in found
