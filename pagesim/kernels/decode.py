@@ -20,7 +20,7 @@ from pagesim.errors import InputError
 from pagesim.kernels.attend import INTERPRET, INTERPRETED_TILE, as_pairs, attend, normalise, open_tiles, round_to
 from pagesim.kernels.launch import Kept, launch, overlaps
 from pagesim.kernels.pool import geometry
-from pagesim.kernels.split import CUT_INTS, ITEM_INTS, Split
+from pagesim.kernels.split import CUT_INTS, ITEM_INTS, Split, num_sms
 from pagesim.kernels.validate import CACHE_8BIT, check_decode, check_options
 
 MERGE_PARTS = 8
@@ -93,8 +93,10 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
     rows = min(max_rows, max(16, triton.next_power_of_2(q_len * group)))  # 16: the least side of a tensor-core product
     row_tiles = triton.cdiv(q_len * group, rows)
     padded = triton.next_power_of_2(head_dim)
-    num_items = plan.items.shape[0]
-    if num_items:
+    num_programs = plan.items.shape[0] * row_tiles * pool.num_kv_heads
+    # A larger grid would fill the SMs unevenly while the kernel before still holds some.
+    overlap = overlaps(q.device) and num_programs <= num_sms(q.device)
+    if num_programs:
         tile = tile_tokens or default_tile(padded, k_cache.dtype)
         if k_cache.dtype == CACHE_8BIT:
             k_cache, v_cache = as_pairs(q, k_cache, v_cache)
@@ -107,20 +109,21 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
             Q_LEN=q_len, GROUP=group, NUM_KV_HEADS=pool.num_kv_heads, HEAD_DIM=head_dim, PADDED=padded,
             BLOCK_SIZE=pool.block_size, TILE=tile, ROWS=rows, ROW_TILES=row_tiles,
             WINDOW=-1 if window is None else window, SOFTCAP=softcap or 0.0, ITEM_INTS=ITEM_INTS,
-            INTERPRET=INTERPRET, OVERLAPS=overlaps(q.device))
-        launch(_decode, num_items * row_tiles * pool.num_kv_heads, arguments, constants, kept,
+            INTERPRET=INTERPRET, OVERLAPS=overlap)
+        launch(_decode, num_programs, arguments, constants, kept,
                num_warps=4 if rows * padded <= 64 * 128 else 8, num_stages=3)
-    merge(plan, workspace, out, kept)
+    merge(plan, workspace, out, kept, overlap)
     return out
 
 
-def merge(plan: Split, workspace: Workspace, out: torch.Tensor, kept: Kept | None = None) -> None:
+def merge(plan: Split, workspace: Workspace, out: torch.Tensor, kept: Kept | None = None,
+          overlap: bool = False) -> None:
     """Merge the parts of cut sequences into ``out``, (num_seqs, q_len, num_heads, head_dim)."""
     num_cuts = plan.cuts.shape[0]
     if num_cuts:
         rows, head_dim = out.shape[1] * out.shape[2], out.shape[3]
         constants = dict(ROWS=rows, HEAD_DIM=head_dim, PADDED=triton.next_power_of_2(head_dim), PARTS=MERGE_PARTS,
-                         CUT_INTS=CUT_INTS, INTERPRET=INTERPRET, OVERLAPS=overlaps(out.device))
+                         CUT_INTS=CUT_INTS, INTERPRET=INTERPRET, OVERLAPS=overlap)
         launch(_merge, num_cuts * rows, (plan.cuts, workspace.out, workspace.log_sum, out), constants, kept,
                num_warps=2)
 

@@ -27,7 +27,7 @@ from pagesim.kernels.prefill import prefill as general_prefill
 from pagesim.kernels.split import CTAS_PER_SM, CTAS_PER_SM_8BIT, Split, item_tokens, most_items, num_sms, split
 
 KERNELS = ("hopper", "general")
-MIN_HOPPER_TILES = 8  # tiles for each SM below which starting the ring and merging cost more than streaming saves
+MIN_HOPPER_TILES = 4  # tiles for each SM below which starting the ring and merging cost more than streaming saves
 MIN_HOPPER_QUERIES = 512  # below which the general prefill kernel is as fast
 MIN_QUERIES_A_SEQUENCE = 80  # on average, below which too many of the 128 rows that Hopper's takes at a time are empty
 SLOWER = ("the batch is small", "the sequences have few queries")  # reasons that do not keep who asks for it away

@@ -23,7 +23,8 @@ class Shape:
     """What the kernel is compiled for, each value a constexpr, as kernels pass them on.
 
     Attributes:
-        HEADS: KV heads of a CTA, one for each of its warps.
+        HEADS: KV heads of a CTA, one for each of its warps.  Of up to 8 heads 4, since what two CTAs on an SM begin and
+            end overlaps; of more 8, since a token's heads that lie together are read better together.
         NUM_Q_HEADS: query heads of the model; Q_GROUP of them share a KV head.
         Q_LEN: query tokens of each sequence.
         ROWS_PADDED: Q_LEN · Q_GROUP rounded up to a power of two: rows of a partial result.
@@ -56,7 +57,7 @@ class Shape:
 def make_shape(q_len: int, num_q_heads: int, num_kv_heads: int, head_dim: int, block_size: int) -> Shape:
     group = num_q_heads // num_kv_heads
     boxes = block_size % TILE.value == 0
-    values = {"HEADS": 8 if num_kv_heads % 8 == 0 else 4, "NUM_Q_HEADS": num_q_heads, "Q_GROUP": group, "Q_LEN": q_len,
+    values = {"HEADS": 8 if num_kv_heads % 8 == 0 and num_kv_heads > 8 else 4, "NUM_Q_HEADS": num_q_heads, "Q_GROUP": group, "Q_LEN": q_len,
               "HEAD_DIM": head_dim, "ROWS_PADDED": triton.next_power_of_2(q_len * group), "UNITS_A_ROW": head_dim // 32,
               "BOXES": boxes, "TILES_A_BLOCK": block_size // TILE.value if boxes else 0,
               "BLOCK_SIZE": 0 if boxes else block_size,

@@ -8,7 +8,8 @@ from triton.compiler import CompiledKernel
 
 NEW_TRITON = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 6)  # Gluon and overlapping launches
 
-Kept = dict[str, CompiledKernel]  # by the kernels' names, for calls that differ in contents alone
+# By name and whether launches overlap, for calls that differ in contents alone.
+Kept = dict[tuple[str, bool], CompiledKernel]
 
 
 def launch(kernel: triton.JITFunction, num_programs: int, arguments: tuple, constants: dict, kept: Kept | None,
@@ -20,15 +21,16 @@ def launch(kernel: triton.JITFunction, num_programs: int, arguments: tuple, cons
         constants: with OVERLAPS true, the launch need not wait for the end of the one before: see ``overlaps``.
         options: of compiling, such as num_stages.
     """
-    if constants.get("OVERLAPS"):
+    overlap = constants.get("OVERLAPS", False)
+    if overlap:
         options["launch_pdl"] = True
     if kept is None:
         kernel[(num_programs,)](*arguments, **constants, **options)
         return
-    name = kernel.__name__
-    if name not in kept:
-        kept[name] = kernel.run(*arguments, grid=(num_programs,), warmup=True, **constants, **options)
-    kept[name][(num_programs, 1, 1)](*arguments, *constants.values())
+    key = kernel.__name__, overlap
+    if key not in kept:
+        kept[key] = kernel.run(*arguments, grid=(num_programs,), warmup=True, **constants, **options)
+    kept[key][(num_programs, 1, 1)](*arguments, *constants.values())
 
 
 @cache

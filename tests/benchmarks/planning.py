@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from pagesim.kernels.hopper_launch import make_shape
 from pagesim.kernels.plan import make_plan
 from pagesim.kernels.split import item_tokens, split
 from pagesim.kernels.workloads import ragged
@@ -31,10 +32,11 @@ def main() -> None:
     for num_seqs in (64, 256, 1024):
         for num_kv_heads in (8, 32):
             for kind, lengths in (("uniform", np.full(num_seqs, 1024)), ("ragged", ragged(num_seqs, 1024, 1.0, 1))):
-                groups = num_kv_heads // 8
+                shape = make_shape(1, num_kv_heads, num_kv_heads, 128, 16)
+                groups = num_kv_heads // shape.HEADS.value
                 most = item_tokens(int(lengths.sum()), num_kv_heads, NUM_SMS)
                 costs = (
-                    median_us(make_plan, lengths, NUM_SMS, head_groups=groups),
+                    median_us(make_plan, lengths, NUM_SMS * shape.ctas_per_sm, head_groups=groups),
                     median_us(split, lengths, most, device="cpu"),
                     median_us(np.argsort, np.repeat(lengths, groups), kind="stable"),
                 )
