@@ -75,7 +75,8 @@ def attend(q, k_ptr, v_ptr, table_ptr, position, first, open_first, open_end, en
         k = tl.load(k_ptr + offset[:, None] + k_dims[None, :], mask=(k_dims < k_dim)[None, :], other=0.0)
         v = tl.load(v_ptr + offset[:, None] + v_dims[None, :], mask=(v_dims < v_dim)[None, :], other=0.0)
         scores = _scores(q, k, scale, SOFTCAP, INTERPRET)
-        maximum, total, out = accumulate(scores, factor, v, q, maximum, total, out, False, INTERPRET)
+        maximum, total, out = accumulate(scores, factor, v, q, maximum, total, out, False, INTERPRET,
+                                         v.dtype == tl.float32)
     block, maximum, total, out = _masked_tiles(
         q, k_ptr, v_ptr, table_ptr, position, open_end, end, end, block, maximum, total, out, scale, block_stride,
         token_stride, k_dims, v_dims, k_dim, v_dim, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, INTERPRET)
@@ -149,7 +150,8 @@ def _masked_tiles(q, k_ptr, v_ptr, table_ptr, position, first, last, end, block,
         if WINDOW >= 0:
             seen = seen & (token[None, :] >= position[:, None] - WINDOW)
         scores = tl.where(seen, scores, float("-inf"))
-        maximum, total, out = accumulate(scores, factor, v, q, maximum, total, out, True, INTERPRET)
+        maximum, total, out = accumulate(scores, factor, v, q, maximum, total, out, True, INTERPRET,
+                                         v.dtype == tl.float32)
     return block, maximum, total, out
 
 

@@ -18,7 +18,7 @@ except ImportError:  # an old Triton, whose kernels don't overlap
 
 from pagesim.errors import InputError
 from pagesim.kernels.attend import INTERPRET, INTERPRETED_TILE, as_pairs, attend, normalise, open_tiles, round_to
-from pagesim.kernels.launch import Kept, launch, overlaps
+from pagesim.kernels.launch import Kept, launch, next_power_of_2, overlaps
 from pagesim.kernels.pool import geometry
 from pagesim.kernels.split import CUT_INTS, ITEM_INTS, Split, num_sms
 from pagesim.kernels.validate import CACHE_8BIT, check_decode, check_options
@@ -90,9 +90,9 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
     workspace = fitting_workspace(workspace, plan, out)
     group = num_q_heads // pool.num_kv_heads
     max_rows = 16 if q.dtype == torch.float32 else MAX_ROWS  # fp32 products take no tensor core but many registers
-    rows = min(max_rows, max(16, triton.next_power_of_2(q_len * group)))  # 16: the least side of a tensor-core product
-    row_tiles = triton.cdiv(q_len * group, rows)
-    padded = triton.next_power_of_2(head_dim)
+    rows = min(max_rows, max(16, next_power_of_2(q_len * group)))  # 16: the least side of a tensor-core product
+    row_tiles = -(-q_len * group // rows)
+    padded = next_power_of_2(head_dim)
     num_programs = plan.items.shape[0] * row_tiles * pool.num_kv_heads
     # A larger grid would fill the SMs unevenly while the kernel before still holds some.
     overlap = overlaps(q.device) and num_programs <= num_sms(q.device)
@@ -111,7 +111,7 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
             WINDOW=-1 if window is None else window, SOFTCAP=softcap or 0.0, ITEM_INTS=ITEM_INTS,
             INTERPRET=INTERPRET, OVERLAPS=overlap)
         launch(_decode, num_programs, arguments, constants, kept,
-               num_warps=4 if rows * padded <= 64 * 128 else 8, num_stages=3)
+               num_warps=8 if q.dtype == torch.float32 or rows * padded > 64 * 128 else 4, num_stages=3)
     merge(plan, workspace, out, kept, overlap)
     return out
 
@@ -122,7 +122,7 @@ def merge(plan: Split, workspace: Workspace, out: torch.Tensor, kept: Kept | Non
     num_cuts = plan.cuts.shape[0]
     if num_cuts:
         rows, head_dim = out.shape[1] * out.shape[2], out.shape[3]
-        constants = dict(ROWS=rows, HEAD_DIM=head_dim, PADDED=triton.next_power_of_2(head_dim), PARTS=MERGE_PARTS,
+        constants = dict(ROWS=rows, HEAD_DIM=head_dim, PADDED=next_power_of_2(head_dim), PARTS=MERGE_PARTS,
                          CUT_INTS=CUT_INTS, INTERPRET=INTERPRET, OVERLAPS=overlap)
         launch(_merge, num_cuts * rows, (plan.cuts, workspace.out, workspace.log_sum, out), constants, kept,
                num_warps=2)

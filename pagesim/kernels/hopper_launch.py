@@ -14,6 +14,7 @@ from pagesim.kernels import plan as p
 from pagesim.kernels.attend import LOG2E
 from pagesim.kernels.hopper import decode as decode_kernel
 from pagesim.kernels.hopper_producers import TILE
+from pagesim.kernels.launch import addresses
 from pagesim.kernels.pool import geometry
 from pagesim.kernels.validate import check_decode
 
@@ -161,7 +162,7 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
         check_decode(q, k_cache, v_cache, block_table, lengths, out, layout=layout, window=None)
         launch = plan.launches[key] = prepare(q, k_cache, v_cache, block_table, plan, layout, out)
     arguments = _arguments(q, launch.k, launch.v, launch.strides, block_table, plan, out, scale)
-    launch.kernel[(plan.buffer.num_ctas, 1, 1)](*arguments)
+    launch.kernel[(plan.buffer.num_ctas, 1, 1)](*addresses(arguments))
 
 
 def prepare(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor, plan: HopperPlan,

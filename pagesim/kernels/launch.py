@@ -8,6 +8,8 @@ from triton.compiler import CompiledKernel
 
 NEW_TRITON = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 6)  # Gluon and overlapping launches
 
+next_power_of_2 = cache(triton.next_power_of_2)  # 3 µs else
+
 # By name and whether launches overlap, for calls that differ in contents alone.
 Kept = dict[tuple[str, bool], CompiledKernel]
 
@@ -30,7 +32,12 @@ def launch(kernel: triton.JITFunction, num_programs: int, arguments: tuple, cons
     key = kernel.__name__, overlap
     if key not in kept:
         kept[key] = kernel.run(*arguments, grid=(num_programs,), warmup=True, **constants, **options)
-    kept[key][(num_programs, 1, 1)](*arguments, *constants.values())
+    kept[key][(num_programs, 1, 1)](*addresses(arguments), *constants.values())
+
+
+def addresses(arguments: tuple) -> list:
+    """Arguments of a compiled kernel with addresses for tensors: of each tensor Triton asks the driver what it is."""
+    return [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in arguments]
 
 
 @cache
