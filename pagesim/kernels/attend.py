@@ -6,13 +6,14 @@ import torch
 import triton
 import triton.language as tl
 
+from pagesim.kernels.launch import TRITON
 from pagesim.kernels.validate import CACHE_8BIT
 
 INTERPRET = os.environ.get("TRITON_INTERPRET") == "1"
 INTERPRETED_TILE = 1024  # the interpreter pays for each operation, hardly for its size
 
 LOG2E = tl.constexpr(1.4426950408889634)
-HAS_TUPLES = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 3)  # in the language
+HAS_TUPLES = TRITON >= (3, 3)  # in the language
 
 
 def as_pairs(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -75,8 +76,7 @@ def attend(q, k_ptr, v_ptr, table_ptr, position, first, open_first, open_end, en
         k = tl.load(k_ptr + offset[:, None] + k_dims[None, :], mask=(k_dims < k_dim)[None, :], other=0.0)
         v = tl.load(v_ptr + offset[:, None] + v_dims[None, :], mask=(v_dims < v_dim)[None, :], other=0.0)
         scores = _scores(q, k, scale, SOFTCAP, INTERPRET)
-        maximum, total, out = accumulate(scores, factor, v, q, maximum, total, out, False, INTERPRET,
-                                         v.dtype == tl.float32)
+        maximum, total, out = accumulate(scores, factor, v, q, maximum, total, out, False, INTERPRET)
     block, maximum, total, out = _masked_tiles(
         q, k_ptr, v_ptr, table_ptr, position, open_end, end, end, block, maximum, total, out, scale, block_stride,
         token_stride, k_dims, v_dims, k_dim, v_dim, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, INTERPRET)
@@ -150,8 +150,7 @@ def _masked_tiles(q, k_ptr, v_ptr, table_ptr, position, first, last, end, block,
         if WINDOW >= 0:
             seen = seen & (token[None, :] >= position[:, None] - WINDOW)
         scores = tl.where(seen, scores, float("-inf"))
-        maximum, total, out = accumulate(scores, factor, v, q, maximum, total, out, True, INTERPRET,
-                                         v.dtype == tl.float32)
+        maximum, total, out = accumulate(scores, factor, v, q, maximum, total, out, True, INTERPRET)
     return block, maximum, total, out
 
 
@@ -202,13 +201,8 @@ def tanh(x):
 
 
 @triton.jit
-def accumulate(scores, factor, v, q, maximum, total, out, MASKED: tl.constexpr, INTERPRET: tl.constexpr,
-               APART: tl.constexpr = False):
-    """One tile into the running softmax; with MASKED, a row whose scores are all -inf is left as it is.
-
-    With APART the tile is summed for itself and then added: in fp32, where a product adds token after token, the sum
-    of n tokens is rounded n times else.
-    """
+def accumulate(scores, factor, v, q, maximum, total, out, MASKED: tl.constexpr, INTERPRET: tl.constexpr):
+    """One tile into the running softmax; with MASKED, a row whose scores are all -inf is left as it is."""
     new = tl.maximum(maximum, tl.max(scores, 1) * factor)
     base = new
     if MASKED:
@@ -222,8 +216,9 @@ def accumulate(scores, factor, v, q, maximum, total, out, MASKED: tl.constexpr, 
         out = (tl.dot(weights, even, out[0] * keep[:, None]), tl.dot(weights, odd, out[1] * keep[:, None]))
     elif INTERPRET and q.dtype == tl.bfloat16:
         out = tl.dot(weights, v.to(tl.float32), out * keep[:, None])
-    elif APART:
-        # fma: Triton makes a product and a sum into one chain again.
+    elif q.dtype == tl.float32:
+        # A product in fp32 adds token after token: were it to go on from out, a sum of n tokens would be rounded n
+        # times.  fma, since Triton makes a product and a sum one chain again.
         out = tl.fma(out, keep[:, None], tl.dot(weights.to(q.dtype), v.to(q.dtype), input_precision="ieee"))
     else:
         out = tl.dot(weights.to(q.dtype), v.to(q.dtype), out * keep[:, None], input_precision="ieee")

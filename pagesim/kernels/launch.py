@@ -6,7 +6,8 @@ import torch
 import triton
 from triton.compiler import CompiledKernel
 
-NEW_TRITON = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 6)  # Gluon and overlapping launches
+TRITON = tuple(int(part) for part in triton.__version__.split(".")[:2])
+NEW_TRITON = TRITON >= (3, 6)  # Gluon and overlapping launches
 
 next_power_of_2 = cache(triton.next_power_of_2)  # 3 µs else
 

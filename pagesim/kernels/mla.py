@@ -145,8 +145,7 @@ def _decode(q_ptr, cache_ptr, table_ptr, lengths_ptr, items_ptr, out_ptr, part_o
             scores = tl.dot(q_rope, tl.trans(rope), scores, input_precision="ieee")
         seen = stored[None, :] & (token[None, :] <= position[:, None])
         scores = tl.where(seen, scores, float("-inf"))
-        maximum, total, out = accumulate(scores, factor, latent, q_latent, maximum, total, out, True, INTERPRET,
-                                         q_latent.dtype == tl.float32)
+        maximum, total, out = accumulate(scores, factor, latent, q_latent, maximum, total, out, True, INTERPRET)
 
     out = normalise(total, out)
     cell_mask = valid[:, None] & (latent_dims < LATENT)[None, :]
