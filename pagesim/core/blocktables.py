@@ -154,7 +154,7 @@ def load(path: str | Path) -> BlockTables:
     """Read what ``save`` wrote.
 
     Raises:
-        InputError: the file is missing, is not such an ``.npz``, or its arrays do not fit together.
+        InputError: the file is missing, is not such an ``.npz``, or holds what ``validate`` refuses.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -162,8 +162,10 @@ def load(path: str | Path) -> BlockTables:
                 raise InputError(f"{path}: not a snapshot of block tables ('{FORMAT}'); "
                                  "pagesim simulate --snapshot peak writes one")
             arrays = {name: file[name] for name in _ARRAYS}
-            return BlockTables(**arrays, block_size=int(file["block_size"]), num_blocks=int(file["num_blocks"]),
-                               origin=json.loads(str(file["origin"])))
+            tables = BlockTables(**arrays, block_size=int(file["block_size"]), num_blocks=int(file["num_blocks"]),
+                                 origin=json.loads(str(file["origin"])))
+            tables.validate()
+            return tables
     except InputError as error:
         raise error if str(path) in str(error) else InputError(f"{path}: {error}") from None
     except OSError as error:

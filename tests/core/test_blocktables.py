@@ -90,9 +90,13 @@ def test_a_table_may_own_more_blocks_than_its_tokens_fill():
     ([[0, 3], [], [1, 2, 3]], [8, 0, 9], "block 3 is owned twice: by sequence 0 entry 1 and by sequence 2 entry 2"),
     ([[2, 2]], [8], "block 2 is owned twice: by sequence 0 entry 0 and by sequence 0 entry 1"),
 ])
-def test_a_wrong_table_is_named_by_sequence_and_entry(rows, lengths, message):
+def test_a_wrong_table_is_named_by_sequence_and_entry_and_in_a_file_by_the_file_too(tmp_path, rows, lengths, message):
+    tables = from_rows(rows, lengths, 4, 4)
     with pytest.raises(InputError, match=message):
-        from_rows(rows, lengths, 4, 4).validate()
+        tables.validate()
+    tables.save(tmp_path / "wrong.npz")
+    with pytest.raises(InputError, match=f"wrong.npz: {message}"):
+        load(tmp_path / "wrong.npz")
 
 
 def test_shared_blocks_are_allowed_between_tables_but_not_within_one():
