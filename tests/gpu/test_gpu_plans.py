@@ -101,6 +101,33 @@ def test_two_updates_without_a_wait_leave_each_launch_its_own_plan(hopper, kerne
 
 
 @pytest.mark.parametrize("kernel", ["hopper", "general"])
+@pytest.mark.parametrize("lengths", [[40, 3], [4000] * 40])  # of the general kernel the small grid overlaps
+def test_launches_that_overlap_read_what_the_one_before_wrote(hopper, kernel, lengths):
+    case = make_case(lengths, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda")
+    plan = plan_decode(case.q, case.k_cache, case.lengths, kernel=kernel, layout="NHD")
+    table_lengths = case.lengths_tensor()
+
+    def chain(outs, wait):
+        for q, out in zip(outs, outs[1:], strict=False):
+            # At this scale an output is hardly more than one value, so that the next one depends on which.
+            paged_decode(q, case.k_cache, case.v_cache, case.block_table, table_lengths, plan, layout="NHD", out=out,
+                         scale=1.0)
+            wait()
+
+    outs = torch.full((51, *case.q.shape), float("nan"), dtype=case.q.dtype, device="cuda")
+    outs[0] = case.q
+    chain(outs, torch.cuda.synchronize)
+    expected = outs.clone()
+    assert expected[-1].float().std() > 0.5, "the outputs have become averages"
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):  # in which nothing but the GPU keeps them apart
+        chain(outs, lambda: None)
+    outs[1:] = float("nan")
+    graph.replay()
+    assert torch.equal(outs, expected)
+
+
+@pytest.mark.parametrize("kernel", ["hopper", "general"])
 def test_a_row_alone_and_in_a_batch_differ_by_rounding_only(hopper, kernel):
     batch = make_case([5000, 300, 2000, 64], num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16,
                       device="cuda")
