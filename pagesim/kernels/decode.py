@@ -21,7 +21,7 @@ from pagesim.kernels.attend import INTERPRET, INTERPRETED_TILE, as_pairs, attend
 from pagesim.kernels.launch import Kept, launch, next_power_of_2, overlaps
 from pagesim.kernels.pool import geometry
 from pagesim.kernels.split import CUT_INTS, ITEM_INTS, Split, num_sms
-from pagesim.kernels.validate import CACHE_8BIT, check_decode, check_options
+from pagesim.kernels.validate import check_decode, check_options
 
 MERGE_PARTS = 8
 MAX_ROWS = 64
@@ -80,11 +80,11 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
     Raises:
         InputError: arguments that do not fit together; on the CPU also wrong table entries.
     """
-    if kept:
-        pool = geometry(k_cache, layout)
-    else:
-        pool = check_decode(q, k_cache, v_cache, block_table, lengths, out, layout=layout, window=window)
+    if not kept:
+        check_decode(q, k_cache, v_cache, block_table, lengths, out, layout=layout, window=window)
         check_options(scale=scale, window=window, softcap=softcap, k_scale=k_scale, v_scale=v_scale)
+    k_cache, v_cache = as_pairs(q, k_cache, v_cache)
+    pool = geometry(k_cache, layout)
     q_len, num_q_heads, head_dim = q.shape[1:]
     out = torch.empty_like(q) if out is None else out
     workspace = fitting_workspace(workspace, plan, out)
@@ -97,18 +97,15 @@ def decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_
     # A larger grid would fill the SMs unevenly while the kernel before still holds some.
     overlap = overlaps(q.device) and num_programs <= num_sms(q.device)
     if num_programs:
-        tile = tile_tokens or default_tile(padded, k_cache.dtype)
-        if k_cache.dtype == CACHE_8BIT:
-            k_cache, v_cache = as_pairs(q, k_cache, v_cache)
-            pool = geometry(k_cache, layout)
         arguments = (
             q, k_cache, v_cache, block_table, lengths, plan.items, out, workspace.out, workspace.log_sum,
             (head_dim ** -0.5 if scale is None else scale) * k_scale, v_scale,
             block_table.stride(0), pool.block_stride, pool.token_stride, pool.head_stride)
         constants = dict(
             Q_LEN=q_len, GROUP=group, NUM_KV_HEADS=pool.num_kv_heads, HEAD_DIM=head_dim, PADDED=padded,
-            BLOCK_SIZE=pool.block_size, TILE=tile, ROWS=rows, ROW_TILES=row_tiles,
-            WINDOW=-1 if window is None else window, SOFTCAP=softcap or 0.0, ITEM_INTS=ITEM_INTS,
+            BLOCK_SIZE=pool.block_size,
+            TILE=tile_tokens or default_tile(next_power_of_2(pool.head_dim), k_cache.dtype), ROWS=rows,
+            ROW_TILES=row_tiles, WINDOW=-1 if window is None else window, SOFTCAP=softcap or 0.0, ITEM_INTS=ITEM_INTS,
             INTERPRET=INTERPRET, OVERLAPS=overlap)
         launch(_decode, num_programs, arguments, constants, kept,
                num_warps=8 if q.dtype == torch.float32 or rows * padded > 64 * 128 else 4, num_stages=3)

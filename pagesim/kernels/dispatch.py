@@ -25,6 +25,7 @@ from pagesim.kernels.launch import NEW_TRITON
 from pagesim.kernels.pool import Geometry, geometry
 from pagesim.kernels.prefill import prefill as general_prefill
 from pagesim.kernels.split import CTAS_PER_SM, CTAS_PER_SM_8BIT, Split, item_tokens, most_items, num_sms, split
+from pagesim.kernels.validate import CACHE_8BIT
 
 KERNELS = ("hopper", "general")
 MIN_HOPPER_TILES = 4  # tiles for each SM below which starting the ring and merging cost more than streaming saves
@@ -45,7 +46,7 @@ class GeneralPlan:
     kernel = "general"
 
     def __init__(self, q: torch.Tensor, num_kv_heads: int, lengths: np.ndarray, window: int | None,
-                 capacity_tokens: int | None, ctas_per_sm: int = CTAS_PER_SM):
+                 capacity_tokens: int | None, ctas_per_sm: int):
         self._shape, self._window = q.shape, window
         self._size = num_kv_heads, num_sms(q.device), ctas_per_sm
         self.capacity_tokens = max(int(np.sum(lengths)), capacity_tokens or 0)
@@ -169,7 +170,7 @@ def plan_decode(q: torch.Tensor, k_cache: torch.Tensor, lengths: np.ndarray, *, 
     pool = geometry(k_cache, layout)
     if kernel == "general":
         return GeneralPlan(q, pool.num_kv_heads, lengths, window, capacity_tokens,
-                           CTAS_PER_SM_8BIT if k_cache.dtype.itemsize == 1 else CTAS_PER_SM)
+                           CTAS_PER_SM_8BIT if k_cache.dtype == CACHE_8BIT else CTAS_PER_SM)
     from pagesim.kernels import hopper_launch  # Gluon is imported only where it can run
 
     shape = hopper_launch.make_shape(q.shape[1], q.shape[2], pool.num_kv_heads, pool.head_dim, pool.block_size)

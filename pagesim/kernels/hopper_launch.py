@@ -33,8 +33,8 @@ class Shape:
         BOXES: tiles are fetched as TMA boxes, since blocks hold whole tiles.
         TILES_A_BLOCK: tiles of 16 tokens in a block, where BOXES.
         BLOCK_SIZE: tokens of a block, where not BOXES.
-        NUM_SLOTS: tiles of K or V that the ring holds: 96 KiB of an SM, or 64 where several CTAs share a token's heads;
-            both are what was fastest.
+        NUM_SLOTS: tiles of K or V that the ring holds: 96 KiB of an SM, or 64 with more than 8 KV heads; both are what
+            was fastest.
     """
 
     HEADS: gl.constexpr
@@ -58,9 +58,10 @@ class Shape:
 def make_shape(q_len: int, num_q_heads: int, num_kv_heads: int, head_dim: int, block_size: int) -> Shape:
     group = num_q_heads // num_kv_heads
     boxes = block_size % TILE.value == 0
-    values = {"HEADS": 8 if num_kv_heads % 8 == 0 and num_kv_heads > 8 else 4, "NUM_Q_HEADS": num_q_heads, "Q_GROUP": group, "Q_LEN": q_len,
-              "HEAD_DIM": head_dim, "ROWS_PADDED": triton.next_power_of_2(q_len * group), "UNITS_A_ROW": head_dim // 32,
-              "BOXES": boxes, "TILES_A_BLOCK": block_size // TILE.value if boxes else 0,
+    values = {"HEADS": 8 if num_kv_heads > 8 and num_kv_heads % 8 == 0 else 4, "NUM_Q_HEADS": num_q_heads,
+              "Q_GROUP": group, "Q_LEN": q_len, "HEAD_DIM": head_dim,
+              "ROWS_PADDED": triton.next_power_of_2(q_len * group), "UNITS_A_ROW": head_dim // 32, "BOXES": boxes,
+              "TILES_A_BLOCK": block_size // TILE.value if boxes else 0,
               "BLOCK_SIZE": 0 if boxes else block_size,
               "NUM_SLOTS": (2 if num_kv_heads > 8 else 3) * 128 // head_dim}
     return Shape(**{name: gl.constexpr(value) for name, value in values.items()})

@@ -9,7 +9,7 @@ import triton.language as tl
 
 from pagesim.kernels.attend import INTERPRET, INTERPRETED_TILE, as_pairs, attend, normalise, open_tiles, round_to
 from pagesim.kernels.pool import geometry
-from pagesim.kernels.validate import CACHE_8BIT, check_options, check_prefill
+from pagesim.kernels.validate import check_options, check_prefill
 
 
 def prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor,
@@ -35,9 +35,10 @@ def prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block
     Raises:
         InputError: arguments that do not fit together; on the CPU also wrong table entries.
     """
-    pool = check_prefill(q, k_cache, v_cache, block_table, lengths, first_query, max_q_len, out, layout=layout,
-                         window=window)
+    check_prefill(q, k_cache, v_cache, block_table, lengths, first_query, max_q_len, out, layout=layout, window=window)
     check_options(scale=scale, window=window, softcap=softcap, k_scale=k_scale, v_scale=v_scale)
+    k_cache, v_cache = as_pairs(q, k_cache, v_cache)
+    pool = geometry(k_cache, layout)
     out = torch.empty_like(q) if out is None else out
     num_q_heads, head_dim = q.shape[1:]
     group = num_q_heads // pool.num_kv_heads
@@ -47,9 +48,6 @@ def prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block
     row_tiles = triton.cdiv(max_q_len * group, rows)
     num_seqs = lengths.shape[0]
     if row_tiles and num_seqs:
-        if k_cache.dtype == CACHE_8BIT:
-            k_cache, v_cache = as_pairs(q, k_cache, v_cache)
-            pool = geometry(k_cache, layout)
         _prefill[(row_tiles * num_seqs * pool.num_kv_heads,)](
             q, k_cache, v_cache, block_table, lengths, first_query, out, num_seqs, row_tiles,
             (head_dim ** -0.5 if scale is None else scale) * k_scale, v_scale,

@@ -44,7 +44,7 @@ def check_queries(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor,
 
 
 def check_decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor,
-                 lengths: torch.Tensor, out: torch.Tensor | None, *, layout: str, window: int | None) -> Geometry:
+                 lengths: torch.Tensor, out: torch.Tensor | None, *, layout: str, window: int | None) -> None:
     """Everything about a decode call that can be seen without waiting for the GPU.
 
     Tensors on the CPU are looked into as well; for those on a GPU the caller checks its host copy (``check_table``).
@@ -57,7 +57,6 @@ def check_decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, 
         first_visible = None if window is None else lengths.numpy() - q.shape[1] - window
         check_table(block_table.numpy(), lengths.numpy(), pool.block_size, pool.num_blocks, allow_shared=True,
                     first_visible=first_visible)
-    return pool
 
 
 def check_prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor,
