@@ -28,6 +28,7 @@ class BlockTables:
         num_blocks: blocks in the pool; ids are in [0, num_blocks).
         seq_ids: the simulator's number of each sequence, int64, shape (num_seqs,).
         origin: where the tables came from (trace, allocator, step, time, model shape): plain values that JSON can hold.
+        shared: a block may stand in several tables (a prefix that they share), though never twice in one.
 
     Raises:
         InputError: dtypes or shapes that do not fit together.  Contents are checked by ``validate``.
@@ -40,6 +41,7 @@ class BlockTables:
     num_blocks: int
     seq_ids: np.ndarray
     origin: dict = field(default_factory=dict)
+    shared: bool = False
 
     def __post_init__(self) -> None:
         for name, dtype in _ARRAYS.items():
@@ -70,15 +72,12 @@ class BlockTables:
         entry = np.repeat(self.offsets[:-1], self.lengths) + token // self.block_size
         return self.block_ids[entry].astype(np.int64) * self.block_size + token % self.block_size
 
-    def validate(self, *, allow_shared: bool = False) -> None:
+    def validate(self) -> None:
         """Check what the kernels rely on: an id out of range would read foreign memory.
 
-        Args:
-            allow_shared: a block may stand in several tables (prefix sharing), though never twice in one.
-
         Raises:
-            InputError: an id outside the pool, too few entries for a length, or a block owned twice.  The message names
-                sequence and entry, both counted from 0.
+            InputError: an id outside the pool, too few entries for a length, or a block owned twice that may not be.
+                The message names sequence and entry, both counted from 0.
         """
         entries = np.diff(self.offsets)
         needed = -(-self.lengths // self.block_size)
@@ -91,11 +90,11 @@ class BlockTables:
         if len(wrong):
             raise InputError(f"{self._place(wrong[0])} is block {self.block_ids[wrong[0]]}, "
                              f"outside the pool of {self.num_blocks} blocks")
-        self._refuse_twice_owned(allow_shared)
+        self._refuse_twice_owned()
 
-    def _refuse_twice_owned(self, allow_shared: bool) -> None:
+    def _refuse_twice_owned(self) -> None:
         keys = self.block_ids.astype(np.int64)
-        if allow_shared:
+        if self.shared:
             keys += self._owners() * self.num_blocks
         order = np.argsort(keys, kind="stable")
         twice = np.flatnonzero(np.diff(keys[order]) == 0)
@@ -123,24 +122,25 @@ class BlockTables:
         """The sequences at these positions, in this order, in the same pool."""
         rows = [self.table(int(seq)) for seq in seqs]
         return from_rows(rows, self.lengths[seqs], self.block_size, self.num_blocks, seq_ids=self.seq_ids[seqs],
-                         origin=self.origin)
+                         origin=self.origin, shared=self.shared)
 
     def save(self, path: str | Path) -> None:
         """Write an ``.npz`` without pickled objects; the name is kept as it is given."""
         with replacing(Path(path), "wb") as file:
             np.savez_compressed(file, format=FORMAT, **{name: getattr(self, name) for name in _ARRAYS},
-                                block_size=self.block_size, num_blocks=self.num_blocks, origin=json.dumps(self.origin))
+                                block_size=self.block_size, num_blocks=self.num_blocks, shared=self.shared,
+                                origin=json.dumps(self.origin))
 
 
 def from_rows(rows: list, lengths, block_size: int, num_blocks: int, *, seq_ids=None,
-              origin: dict | None = None) -> BlockTables:
+              origin: dict | None = None, shared: bool = False) -> BlockTables:
     """Tables from one sequence of block ids a row; ``seq_ids`` defaults to 0, 1, 2, …"""
     offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=offsets[1:])
     ids = np.concatenate([np.asarray(row, np.int32) for row in rows]) if rows else np.empty(0, np.int32)
     seq_ids = np.arange(len(rows)) if seq_ids is None else seq_ids
     return BlockTables(ids, offsets, np.asarray(lengths, np.int64), block_size, num_blocks,
-                       np.asarray(seq_ids, np.int64), origin or {})
+                       np.asarray(seq_ids, np.int64), origin or {}, shared)
 
 
 def renumbered(steps: list[BlockTables]) -> list[BlockTables]:
@@ -163,7 +163,7 @@ def load(path: str | Path) -> BlockTables:
                                  "pagesim simulate --snapshot peak writes one")
             arrays = {name: file[name] for name in _ARRAYS}
             tables = BlockTables(**arrays, block_size=int(file["block_size"]), num_blocks=int(file["num_blocks"]),
-                                 origin=json.loads(str(file["origin"])))
+                                 origin=json.loads(str(file["origin"])), shared=bool(file.get("shared", False)))
             tables.validate()
             return tables
     except InputError as error:

@@ -58,11 +58,13 @@ def corrupt(replay: Replay, tables: BlockTables, place: int, entry: int) -> Corr
 
 
 def _partner(tables: BlockTables, used: np.ndarray, place: int, entry: int) -> tuple[int | None, int | None, int]:
+    own = tables.table(place)
     for step in range(1, tables.num_seqs):
         other = (place + step) % tables.num_seqs
-        if used[other]:
-            other_entry = min(entry, int(used[other]) - 1)
-            return other, other_entry, int(tables.table(other)[other_entry])
+        other_entry, theirs = min(entry, int(used[other]) - 1), tables.table(other)
+        # A block that they share is not exchanged: a table never holds a block twice.
+        if used[other] and theirs[other_entry] not in own and own[entry] not in theirs:
+            return other, other_entry, int(theirs[other_entry])
     free = np.setdiff1d(np.arange(tables.num_blocks), tables.block_ids)
     if not len(free):
         raise InputError("there is no other sequence and no free block to exchange the entry with")

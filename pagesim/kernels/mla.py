@@ -89,7 +89,7 @@ def _check(q: torch.Tensor, cache: torch.Tensor, block_table: torch.Tensor, leng
     check_options(scale=scale, window=None, softcap=None, k_scale=1.0, v_scale=1.0)
     check_metadata(block_table, lengths, len(q), q.device)
     if q.device.type == "cpu":
-        check_table(block_table.numpy(), lengths.numpy(), cache.shape[1], cache.shape[0], allow_shared=True)
+        check_table(block_table.numpy(), lengths.numpy(), cache.shape[1], cache.shape[0], shared=True)
 
 
 @triton.jit(do_not_specialize=["table_stride"])

@@ -71,6 +71,9 @@ class Replay:
             if (tables.num_blocks, tables.block_size) != (self.num_blocks, self.block_size):
                 raise InputError("the steps of a replay must be of one pool")
             tables.validate()
+        if len(steps) > 1 and any(tables.shared for tables in steps):
+            raise InputError("a replay of several steps takes no shared blocks: a sequence that joins another's would "
+                             "write what they hold again")
         self._generator = torch.Generator(self.device).manual_seed(seed)
         self._caches = [self._make_cache() for _ in range(model.layers)]
         rows = max([1, *(tables.num_seqs for tables in steps)])
@@ -131,11 +134,12 @@ class Replay:
 
     def _write(self, tables: BlockTables, sequences: list[_Sequence], num_new: np.ndarray) -> None:
         """Draw keys and values of the new tokens and store them in the slots that the simulator gave them."""
+        most = max(WRITE_TOKENS, int(tables.lengths.sum())) if tables.shared else WRITE_TOKENS
         slots = np.split(tables.slots(), np.cumsum(tables.lengths)[:-1]) if tables.num_seqs else []
         batch: list[tuple[_Sequence, np.ndarray]] = []
         for sequence, own, new in zip(sequences, slots, num_new, strict=True):
-            for part in np.split(own[len(own) - new:], range(WRITE_TOKENS, new, WRITE_TOKENS)):
-                if sum(len(x) for _, x in batch) + len(part) > WRITE_TOKENS:
+            for part in np.split(own[len(own) - new:], range(most, new, most)):
+                if sum(len(x) for _, x in batch) + len(part) > most:
                     self._write_batch(batch)
                     batch = []
                 batch.append((sequence, part))
@@ -146,11 +150,16 @@ class Replay:
         if not sum(counts):
             return
         model = self.model
-        shape = (model.layers, 2, sum(counts), model.num_kv_heads, model.head_dim)
+        slots = np.concatenate([slots for _, slots in batch])
+        shape = (model.layers, 2, len(slots), model.num_kv_heads, model.head_dim)
         new = torch.randn(shape, generator=self._generator, device=self.device).to(model.dtype)
         if model.latent_dim is not None:
             new[:, 1] = new[:, 0]  # both go to the one cache
-        slots = torch.from_numpy(np.concatenate([slots for _, slots in batch])).to(self.device)
+        _, first, place = np.unique(slots, return_index=True, return_inverse=True)
+        if len(first) < len(slots):  # a slot that sequences share holds one token, written once
+            new = new[:, :, torch.from_numpy(first[place]).to(self.device)]
+            slots = np.where(first[place] == np.arange(len(slots)), slots, -1)
+        slots = torch.from_numpy(slots).to(self.device)
         for layer, (k_cache, v_cache) in enumerate(self._caches):
             write_cache(*new[layer], k_cache, v_cache, slots, **model.options())
         for (sequence, _), own in zip(batch, new.split(counts, 2), strict=True):

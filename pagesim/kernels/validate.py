@@ -55,7 +55,7 @@ def check_decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, 
     check_metadata(block_table, lengths, q.shape[0], q.device)
     if q.device.type == "cpu":
         first_visible = None if window is None else lengths.numpy() - q.shape[1] - window
-        check_table(block_table.numpy(), lengths.numpy(), pool.block_size, pool.num_blocks, allow_shared=True,
+        check_table(block_table.numpy(), lengths.numpy(), pool.block_size, pool.num_blocks, shared=True,
                     first_visible=first_visible)
 
 
@@ -81,7 +81,7 @@ def check_prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor,
             raise InputError(f"sequence {seq} has {q_lens[seq]} queries and only {int(lengths[seq])} tokens; "
                              "its queries count among them")
         first_visible = None if window is None else lengths.numpy() - q_lens - window
-        check_table(block_table.numpy(), lengths.numpy(), pool.block_size, pool.num_blocks, allow_shared=True,
+        check_table(block_table.numpy(), lengths.numpy(), pool.block_size, pool.num_blocks, shared=True,
                     first_visible=first_visible)
     return pool
 
@@ -110,13 +110,13 @@ def check_metadata(block_table: torch.Tensor, lengths: torch.Tensor, num_seqs: i
 
 
 def check_table(block_table: np.ndarray, lengths: np.ndarray, block_size: int, num_blocks: int, *,
-                allow_shared: bool = False, first_visible: np.ndarray | None = None) -> None:
+                shared: bool = False, first_visible: np.ndarray | None = None) -> None:
     """Look at every entry that a kernel would use.
 
     Args:
         block_table: shape (num_seqs, max_blocks); what lies behind a sequence's last block may be anything.
         lengths: visible tokens, shape (num_seqs,).
-        allow_shared: a block may stand in several rows.
+        shared: a block may stand in several rows.
         first_visible: entries wholly before this token are not used (sliding window), shape (num_seqs,); None: all are.
 
     Raises:
@@ -140,7 +140,7 @@ def check_table(block_table: np.ndarray, lengths: np.ndarray, block_size: int, n
         raise InputError(f"sequence {seq} entry {entry} is block {block_table[seq, entry]}, "
                          f"outside the pool of {num_blocks} blocks")
     rows, entries = np.nonzero(used)
-    keys = block_table[rows, entries].astype(np.int64) + (rows * num_blocks if allow_shared else 0)
+    keys = block_table[rows, entries].astype(np.int64) + (rows * num_blocks if shared else 0)
     order = np.argsort(keys, kind="stable")
     twice = np.flatnonzero(np.diff(keys[order]) == 0)
     if len(twice):

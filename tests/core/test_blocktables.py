@@ -24,7 +24,8 @@ def assert_equal(one: BlockTables, other: BlockTables) -> None:
     for name in ("block_ids", "offsets", "lengths", "seq_ids"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
         assert getattr(one, name).dtype == getattr(other, name).dtype
-    assert (one.block_size, one.num_blocks, one.origin) == (other.block_size, other.num_blocks, other.origin)
+    for name in ("block_size", "num_blocks", "origin", "shared"):
+        assert getattr(one, name) == getattr(other, name)
 
 
 @given(tables())
@@ -99,10 +100,13 @@ def test_a_wrong_table_is_named_by_sequence_and_entry_and_in_a_file_by_the_file_
         load(tmp_path / "wrong.npz")
 
 
-def test_shared_blocks_are_allowed_between_tables_but_not_within_one():
-    from_rows([[0, 1], [0, 2]], [8, 8], 4, 4).validate(allow_shared=True)
+def test_tables_that_say_so_share_blocks_but_none_has_one_twice(tmp_path):
+    tables = from_rows([[0, 1], [0, 2]], [8, 8], 4, 4, shared=True)
+    tables.save(tmp_path / "shared.npz")
+    assert_equal(load(tmp_path / "shared.npz"), tables)
+    assert tables.select(np.array([1, 0])).shared and renumbered([tables])[0].shared
     with pytest.raises(InputError, match="sequence 1 entry 0 and by sequence 1 entry 1"):
-        from_rows([[0, 1], [0, 0]], [8, 8], 4, 4).validate(allow_shared=True)
+        from_rows([[0, 1], [0, 0]], [8, 8], 4, 4, shared=True).validate()
 
 
 def test_arrays_that_do_not_fit_together_are_refused_where_they_are_made():

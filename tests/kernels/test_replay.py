@@ -120,6 +120,28 @@ def test_an_invalid_table_is_refused_before_anything_runs(device):
         Replay([from_rows([[0]], [1], 4, 2), from_rows([[0]], [1], 4, 3)], MODEL, device, prefill_tokens=0)
 
 
+PREFIX = from_rows([[4, 2, 5], [4, 2], [0], [4, 6]], [11, 7, 3, 8], 4, 7, shared=True)
+
+
+def test_sequences_that_share_blocks_hold_the_same_tokens_there(device, monkeypatch):
+    written, write = [], module.write_cache
+    monkeypatch.setattr(module, "write_cache", lambda *arguments, **options: (
+        written.append(arguments[-1]), write(*arguments, **options)))
+    replay = Replay([PREFIX], MODEL, device, prefill_tokens=3)
+    rows = replay.step(PREFIX)
+    assert [row.kernel[:7] for row in rows] == ["decode ", "prefill"] * MODEL.layers
+    assert all(row.verdict.passed and row.verdict.num_wrong == 0 for row in rows)
+    assert sorted(written[0][written[0] >= 0].tolist()) == sorted(set(PREFIX.slots().tolist()))
+    found = corrupt(replay, PREFIX, 0, 0)  # sequences 1 and 3 have this block too
+    assert (found.other_place, found.other_entry, found.other_block) == (2, 0, 0)
+    assert found.changed == [0, 2]
+
+
+def test_shared_blocks_are_of_one_step(device):
+    with pytest.raises(InputError, match="several steps takes no shared blocks"):
+        Replay([PREFIX, PREFIX], MODEL, device, prefill_tokens=0)
+
+
 def test_exchanged_entries_change_the_two_sequences_and_no_other(device):
     tables = from_rows([[5, 1], [3, 0], [2, 6], [4]], [8, 5, 7, 1], 4, 7)
     replay = Replay([tables], MODEL, device, prefill_tokens=0)

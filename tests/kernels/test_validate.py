@@ -32,9 +32,9 @@ def test_entries_that_no_kernel_reads_may_hold_anything():
 
 
 def test_sharing_between_sequences_is_allowed_when_asked_for_and_within_one_never():
-    check_table(np.array([[0, 1], [0, 2]], np.int32), np.array([8, 8]), 4, 9, allow_shared=True)
+    check_table(np.array([[0, 1], [0, 2]], np.int32), np.array([8, 8]), 4, 9, shared=True)
     with pytest.raises(InputError, match="block 1 is used twice"):
-        check_table(np.array([[0, 2], [1, 1]], np.int32), np.array([8, 8]), 4, 9, allow_shared=True)
+        check_table(np.array([[0, 2], [1, 1]], np.int32), np.array([8, 8]), 4, 9, shared=True)
 
 
 def call(change: dict, kernel: str = "decode"):
