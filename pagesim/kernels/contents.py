@@ -22,7 +22,7 @@ class Model:
         cache_scale: a cached value times this is the value meant; 1 unless the cache is fp8.
 
     Raises:
-        InputError: an MLA model with an fp8 cache or more than one KV head, or without a rope part.
+        InputError: an MLA model with more than one KV head, or without a rope part.
     """
 
     num_q_heads: int
@@ -35,11 +35,9 @@ class Model:
     latent_dim: int | None = None
 
     def __post_init__(self) -> None:
-        if self.latent_dim is not None and not (self.num_kv_heads == 1 and 0 < self.latent_dim < self.head_dim
-                                                and self.cache_dtype == self.dtype):
-            raise InputError(f"MLA caches one vector a token, longer than its latent of {self.latent_dim} and in the "
-                             f"dtype of the queries, {self.dtype}; got {self.num_kv_heads} of {self.head_dim} in "
-                             f"{self.cache_dtype}")
+        if self.latent_dim is not None and not (self.num_kv_heads == 1 and 0 < self.latent_dim < self.head_dim):
+            raise InputError(f"MLA caches one vector a token, longer than its latent of {self.latent_dim}; "
+                             f"got {self.num_kv_heads} of {self.head_dim}")
 
     @property
     def cache_scale(self) -> float:

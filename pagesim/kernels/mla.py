@@ -13,7 +13,7 @@ from pagesim.errors import InputError
 from pagesim.kernels.attend import INTERPRET, INTERPRETED_TILE, LOG2E, accumulate, normalise, round_to
 from pagesim.kernels.decode import Workspace, fitting_workspace, merge
 from pagesim.kernels.split import ITEM_INTS, Split, item_tokens, num_sms, split
-from pagesim.kernels.validate import QUERY_DTYPES, check_metadata, check_options, check_table
+from pagesim.kernels.validate import CACHE_8BIT, QUERY_DTYPES, check_metadata, check_options, check_table
 
 TILE = 32
 MAX_LATENT_DIM = 512
@@ -35,16 +35,17 @@ def _rows(q: torch.Tensor) -> int:
 
 
 def decode_mla(q: torch.Tensor, cache: torch.Tensor, block_table: torch.Tensor, lengths: torch.Tensor, plan: Split, *,
-               latent_dim: int, scale: float, out: torch.Tensor | None = None, workspace: Workspace | None = None,
-               tile_tokens: int | None = None) -> torch.Tensor:
+               latent_dim: int, scale: float, cache_scale: float = 1.0, out: torch.Tensor | None = None,
+               workspace: Workspace | None = None, tile_tokens: int | None = None) -> torch.Tensor:
     """Attention of each sequence's last ``q_len`` tokens over its paged latent cache, causal.
 
     Args:
         q: (num_seqs, q_len, num_heads, latent_dim + rope_dim), contiguous, fp16, bf16 or fp32.
-        cache: (num_blocks, block_size, latent_dim + rope_dim), of q's dtype, the last dimension contiguous.
+        cache: (num_blocks, block_size, latent_dim + rope_dim), of q's dtype or fp8 e4m3, the last dimension contiguous.
         block_table, lengths, plan, workspace, tile_tokens: as in ``decode``.
         latent_dim: 512 in DeepSeek's models; the rest of the vector is the rope part.
         scale: of the scores; it follows from the dimensions before absorption (192 in DeepSeek-V2: 192 ** -0.5).
+        cache_scale: a cached value times this is the value meant.
 
     Returns:
         ``out``, (num_seqs, q_len, num_heads, latent_dim), dtype of ``q``; zeros for queries that see nothing.
@@ -52,19 +53,20 @@ def decode_mla(q: torch.Tensor, cache: torch.Tensor, block_table: torch.Tensor, 
     Raises:
         InputError: arguments that do not fit together; on the CPU also wrong table entries.
     """
-    _check(q, cache, block_table, lengths, latent_dim, scale)
+    _check(q, cache, block_table, lengths, latent_dim, scale, cache_scale)
     q_len, num_heads, dim = q.shape[1:]
     out = q.new_empty((*q.shape[:3], latent_dim)) if out is None else out
     if out.shape != (*q.shape[:3], latent_dim) or out.dtype != q.dtype or not out.is_contiguous():
         raise InputError(f"out must be contiguous {q.dtype} of shape {(*q.shape[:3], latent_dim)}, "
                          f"got {out.dtype} {tuple(out.shape)}")
     workspace = fitting_workspace(workspace, plan, out)
-    rows, stages = _rows(q), 2 if q.dtype == torch.float32 else 3
+    rows = _rows(q)
+    stages = 3 if q.dtype != torch.float32 else 2 if cache.dtype == q.dtype else 1  # more would spill
     row_tiles = triton.cdiv(q_len * num_heads, rows)
     if len(plan.items):
         _decode[(len(plan.items) * row_tiles,)](
-            q, cache, block_table, lengths, plan.items, out, workspace.out, workspace.log_sum, scale,
-            block_table.stride(0), cache.stride(0), cache.stride(1),
+            q, cache, block_table, lengths, plan.items, out, workspace.out, workspace.log_sum,
+            scale * cache_scale, cache_scale, block_table.stride(0), cache.stride(0), cache.stride(1),
             Q_LEN=q_len, NUM_HEADS=num_heads, LATENT=latent_dim, ROPE=dim - latent_dim,
             LATENT_PADDED=triton.next_power_of_2(latent_dim),
             ROPE_PADDED=max(16, triton.next_power_of_2(dim - latent_dim)), BLOCK_SIZE=cache.shape[1],
@@ -76,17 +78,19 @@ def decode_mla(q: torch.Tensor, cache: torch.Tensor, block_table: torch.Tensor, 
 
 
 def _check(q: torch.Tensor, cache: torch.Tensor, block_table: torch.Tensor, lengths: torch.Tensor, latent_dim: int,
-           scale: float) -> None:
+           scale: float, cache_scale: float) -> None:
     if q.dim() != 4 or q.dtype not in QUERY_DTYPES or not q.is_contiguous():
         raise InputError("q must be contiguous of shape (num_seqs, q_len, num_heads, latent_dim + rope_dim) and one of "
                          f"{', '.join(map(str, QUERY_DTYPES))}, got {q.dtype} {tuple(q.shape)}")
-    if cache.dim() != 3 or cache.stride(2) != 1 or cache.dtype != q.dtype or cache.device != q.device:
-        raise InputError(f"the cache must be {q.dtype} of shape (num_blocks, block_size, dim) on {q.device}, the last "
-                         f"dimension contiguous, got {cache.dtype} {tuple(cache.shape)} on {cache.device}")
+    if (cache.dim() != 3 or cache.stride(2) != 1 or cache.dtype not in (q.dtype, CACHE_8BIT)
+            or cache.device != q.device):
+        raise InputError(f"the cache must be {q.dtype} or {CACHE_8BIT} of shape (num_blocks, block_size, dim) on "
+                         f"{q.device}, the last dimension contiguous, got {cache.dtype} {tuple(cache.shape)} on "
+                         f"{cache.device}")
     if cache.shape[2] != q.shape[3] or not 1 <= latent_dim <= min(MAX_LATENT_DIM, q.shape[3] - 1):
         raise InputError("q and cache must have equal vectors, longer than latent_dim, and that at most "
                          f"{MAX_LATENT_DIM}; got {q.shape[3]}, {cache.shape[2]} and latent_dim {latent_dim}")
-    check_options(scale=scale, window=None, softcap=None, k_scale=1.0, v_scale=1.0)
+    check_options(scale=scale, window=None, softcap=None, k_scale=cache_scale, v_scale=cache_scale)
     check_metadata(block_table, lengths, len(q), q.device)
     if q.device.type == "cpu":
         check_table(block_table.numpy(), lengths.numpy(), cache.shape[1], cache.shape[0], shared=True)
@@ -94,7 +98,7 @@ def _check(q: torch.Tensor, cache: torch.Tensor, block_table: torch.Tensor, leng
 
 @triton.jit(do_not_specialize=["table_stride"])
 def _decode(q_ptr, cache_ptr, table_ptr, lengths_ptr, items_ptr, out_ptr, part_out_ptr, part_log_sum_ptr, scale,
-            table_stride, block_stride: tl.int64, token_stride: tl.int64,
+            cache_scale, table_stride, block_stride: tl.int64, token_stride: tl.int64,
             Q_LEN: tl.constexpr, NUM_HEADS: tl.constexpr, LATENT: tl.constexpr, ROPE: tl.constexpr,
             LATENT_PADDED: tl.constexpr, ROPE_PADDED: tl.constexpr, BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr,
             ROWS: tl.constexpr, ROW_TILES: tl.constexpr, ITEM_INTS: tl.constexpr, INTERPRET: tl.constexpr):
@@ -137,6 +141,7 @@ def _decode(q_ptr, cache_ptr, table_ptr, lengths_ptr, items_ptr, out_ptr, part_o
         latent = tl.load(cell + latent_dims[None, :], mask=stored[:, None] & (latent_dims < LATENT)[None, :], other=0.0)
         rope = tl.load(cell + LATENT + rope_dims[None, :], mask=stored[:, None] & (rope_dims < ROPE)[None, :],
                        other=0.0)
+        latent, rope = latent.to(q_latent.dtype), rope.to(q_rope.dtype)  # exact: every e4m3 value is one of theirs
         if INTERPRET and q_latent.dtype == tl.bfloat16:  # the interpreter multiplies the bits of bf16 operands
             scores = tl.dot(q_latent.to(tl.float32), tl.trans(latent.to(tl.float32)))
             scores = tl.dot(q_rope.to(tl.float32), tl.trans(rope.to(tl.float32)), scores)
@@ -147,7 +152,7 @@ def _decode(q_ptr, cache_ptr, table_ptr, lengths_ptr, items_ptr, out_ptr, part_o
         scores = tl.where(seen, scores, float("-inf"))
         maximum, total, out = accumulate(scores, factor, latent, q_latent, maximum, total, out, True, INTERPRET)
 
-    out = normalise(total, out)
+    out = normalise(total, out) * cache_scale
     cell_mask = valid[:, None] & (latent_dims < LATENT)[None, :]
     if part < 0:
         rounded = round_to(out, out_ptr.dtype.element_ty, INTERPRET)

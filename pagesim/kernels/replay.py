@@ -202,7 +202,8 @@ class Replay:
             workspace = make_workspace(plan.num_parts, *out.shape[1:], q.device)
             cache = arguments["k_cache"].squeeze(2 if model.layout == "NHD" else 1)
             return lambda: decode_mla(q, cache, self._table, self._lengths, plan, latent_dim=model.latent_dim,
-                                      scale=model.head_dim ** -0.5, out=out, workspace=workspace), "mla"
+                                      scale=model.head_dim ** -0.5, cache_scale=model.cache_scale, out=out,
+                                      workspace=workspace), "mla"
         plan = plan_decode(q, arguments["k_cache"], self.lengths(), **model.options())
         return lambda: paged_decode(q, **arguments, plan=plan, out=out, **model.options()), plan.kernel
 

@@ -24,10 +24,11 @@ from pagesim.kernels.split import split
 FP16, BF16, FP32 = torch.float16, torch.bfloat16, torch.float32
 
 
-def run(lengths, *, device, num_heads=16, q_len=1, latent_dim=64, rope_dim=16, block_size=16, dtype=FP32, **options):
+def run(lengths, *, device, num_heads=16, q_len=1, latent_dim=64, rope_dim=16, block_size=16, dtype=FP32,
+        cache_dtype=None, scale=1.0, **options):
     """Output and expected output; unused slots are NaN, as is the output before."""
     case = make_case(lengths, num_q_heads=num_heads, num_kv_heads=1, head_dim=latent_dim + rope_dim, q_len=q_len,
-                     dtype=dtype, block_size=block_size, device=device)
+                     dtype=dtype, cache_dtype=cache_dtype, k_scale=scale, block_size=block_size, device=device)
     return attend(case, latent_dim, **options), expected(case, latent_dim)
 
 
@@ -38,14 +39,15 @@ def attend(case: Case, latent_dim: int, *, item=64, plan=None, workspace=None) -
         workspace = make_workspace(plan.num_parts, q_len, num_heads, latent_dim, case.q.device)
         workspace.out.fill_(float("nan"))
     return decode_mla(case.q, case.k_cache[:, :, 0], case.block_table, case.lengths_tensor(), plan,
-                      latent_dim=latent_dim, scale=dim ** -0.5,
+                      latent_dim=latent_dim, scale=dim ** -0.5, cache_scale=case.options["k_scale"],
                       out=guarded(case.q.new_full((num_seqs, q_len, num_heads, latent_dim), float("nan"))),
                       workspace=workspace, tile_tokens=None if case.q.is_cuda else 32)
 
 
 def expected(case: Case, latent_dim: int) -> torch.Tensor:
     return paged_attention(case.q, case.k_cache, case.k_cache[..., :latent_dim], case.block_table,
-                           case.lengths.tolist(), layout="NHD", scale=case.q.shape[-1] ** -0.5)
+                           case.lengths.tolist(), layout="NHD", scale=case.q.shape[-1] ** -0.5,
+                           k_scale=case.options["k_scale"], v_scale=case.options["k_scale"])
 
 
 MATRIX = pairwise({
@@ -55,6 +57,7 @@ MATRIX = pairwise({
     "dims": [(512, 64), (256, 32), (96, 24)],
     "q_len": [1, 2],
     "item": [64, 4096],
+    "cache": [(None, 1.0), (torch.float8_e4m3fn, 0.125)],
 })
 
 
@@ -62,9 +65,10 @@ MATRIX = pairwise({
 def test_latent_decode_equals_the_definition_and_never_sees_poison(row, device):
     b = row["block_size"]
     latent_dim, rope_dim = row["dims"]
+    cache_dtype, scale = row["cache"]
     out, expected = run([0, 1, b - 1, b, b + 1, 3 * b + 75], device=device, dtype=row["dtype"], block_size=b,
                         num_heads=row["num_heads"], latent_dim=latent_dim, rope_dim=rope_dim, q_len=row["q_len"],
-                        item=row["item"])
+                        item=row["item"], cache_dtype=cache_dtype, scale=scale)
     verdict = compare(out, expected)
     assert verdict.passed, verdict
 
@@ -136,7 +140,7 @@ def test_what_does_not_fit_is_refused(device):
     cache, rest = case.k_cache[:, :, 0], (case.block_table, case.lengths_tensor(), plan)
     with pytest.raises(InputError, match="got 80, 80 and latent_dim 80"):
         decode_mla(case.q, cache, *rest, latent_dim=80, scale=1.0)
-    with pytest.raises(InputError, match="the cache must be torch.float16 of shape"):
+    with pytest.raises(InputError, match="the cache must be torch.float16 or torch.float8_e4m3fn of shape"):
         decode_mla(case.q, case.k_cache, *rest, latent_dim=64, scale=1.0)
     with pytest.raises(InputError, match="q must be contiguous"):
         decode_mla(case.q[0], cache, *rest, latent_dim=64, scale=1.0)

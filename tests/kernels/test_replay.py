@@ -34,18 +34,19 @@ STEPS = [
 
 
 @pytest.mark.parametrize("layout", ["NHD", "HND"])
-def test_an_mla_model_caches_its_latent_once_and_every_decoded_row_is_right(layout, device):
-    replay = Replay(STEPS, replace(MLA, layout=layout), device, prefill_tokens=3)
+@pytest.mark.parametrize("cache_dtype", [torch.float16, torch.float8_e4m3fn])
+def test_an_mla_model_caches_its_latent_once_and_every_decoded_row_is_right(cache_dtype, layout, device):
+    replay = Replay(STEPS, replace(MLA, layout=layout, cache_dtype=cache_dtype), device, prefill_tokens=3)
     rows = [row for tables in STEPS for row in replay.step(tables)]
     assert all(row.verdict.passed for row in rows), rows
     assert [(row.kernel, row.verdict.num_rows) for row in rows[::2]] == [("decode (mla)", n) for n in (6, 6, 6, 3, 6)]
     k_cache, v_cache = replay.arguments(1)["k_cache"], replay.arguments(1)["v_cache"]
     assert k_cache.data_ptr() == v_cache.data_ptr()
-    assert decode_bytes(replay) == 18 * 40 * 2 + 2 * 3 * (40 + 24) * 2 + 4 * 6
+    assert decode_bytes(replay) == 18 * 40 * cache_dtype.itemsize + 2 * 3 * (40 + 24) * 2 + 4 * 6
 
 
-def test_an_mla_model_has_one_vector_longer_than_its_latent_and_no_fp8_cache():
-    for change in ({"num_kv_heads": 3}, {"latent_dim": 40}, {"cache_dtype": torch.float8_e4m3fn}):
+def test_an_mla_model_has_one_vector_longer_than_its_latent():
+    for change in ({"num_kv_heads": 3}, {"latent_dim": 40}):
         with pytest.raises(InputError, match="MLA caches one vector a token, longer than its latent"):
             replace(MLA, **change)
 
