@@ -9,7 +9,7 @@ deeper ring queues more in the memory system and shares bandwidth less evenly, a
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
-from triton.experimental.gluon.language.nvidia.hopper import mbarrier
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from pagesim.kernels.hopper_merge import announce, merge_share
@@ -28,6 +28,7 @@ def _step(q, m, total, acc, box, phase, limit, tokens, row_token, scale_log2, ri
     rhs: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
     mbarrier.wait(full.index(box), phase)
     k = ring.index(box).reshape(SHAPE).permute((0, 2, 1)).load(rhs)
+    fence_async_shared()  # or the slot's next tile can arrive before a load is done
     mbarrier.arrive(empty.index(box), count=1)
     box, phase = advance(box, phase, S.NUM_SLOTS)
     s = mma_v2(q, k, gl.zeros([S.HEADS, M, TILE], gl.float32, mma)) * scale_log2
@@ -46,6 +47,7 @@ def _step(q, m, total, acc, box, phase, limit, tokens, row_token, scale_log2, ri
     acc = acc * old[:, :, None]
     mbarrier.wait(full.index(box), phase)
     v = ring.index(box).reshape(SHAPE).load(rhs)
+    fence_async_shared()
     mbarrier.arrive(empty.index(box), count=1)
     box, phase = advance(box, phase, S.NUM_SLOTS)
     if MASK:
