@@ -60,11 +60,16 @@ def _step(q, m, total, acc, box, phase, limit, tokens, row_token, scale_log2, ri
 
 
 @gluon.jit
-def _q_offset(mail, letter, S: gl.constexpr):
-    """Of a sequence's first query and its group's first head; of their output too."""
-    seq = read_field(mail, letter, SEQ, S.HEADS).to(gl.int64)
+def _read(mail, letter, S: gl.constexpr):
+    """What the consumer needs of a record: first where its first query, and its output, lie; last its number."""
+    seq = read_field(mail, letter, SEQ, S.HEADS)
     group = read_field(mail, letter, GROUP, S.HEADS)
-    return seq * (S.Q_LEN * S.NUM_Q_HEADS * S.HEAD_DIM) + group * (S.HEADS * S.Q_GROUP * S.HEAD_DIM)
+    offset = seq.to(gl.int64) * (S.Q_LEN * S.NUM_Q_HEADS * S.HEAD_DIM) + group * (S.HEADS * S.Q_GROUP * S.HEAD_DIM)
+    first = read_field(mail, letter, FIRST_TILE, S.HEADS)
+    num_tiles = read_field(mail, letter, NUM_TILES, S.HEADS)
+    tokens = read_field(mail, letter, TOKENS, S.HEADS)
+    slot = read_field(mail, letter, SLOT, S.HEADS)
+    return seq, offset, first, num_tiles, tokens, slot, read_field(mail, letter, NEXT, S.HEADS)
 
 
 @gluon.jit
@@ -100,24 +105,11 @@ def _consumer(q_ptr, ring, full, empty, mail, posted, taken, records, counters, 
     letter_phase = gl.to_tensor(0)
     shared0 = gl.to_tensor(-1)  # records of the two rows in many parts that this CTA may share the merge of
     shared1 = gl.to_tensor(-1)
-    at_record = gl.program_id(0)
     mbarrier.wait(posted.index(letter), letter_phase)
-    seq = read_field(mail, letter, SEQ, HEADS)
-    q_offset = _q_offset(mail, letter, S)
-    q = gl.load(q_ptr + q_offset + q_at, mask=q_mask & (seq >= 0), other=0.0)
+    seq, q_offset, first, num_tiles, tokens, slot, number = _read(mail, letter, S)
+    mbarrier.arrive(taken.index(letter), count=1)
     while seq >= 0:
-        first = read_field(mail, letter, FIRST_TILE, HEADS)
-        num_tiles = read_field(mail, letter, NUM_TILES, HEADS)
-        tokens = read_field(mail, letter, TOKENS, HEADS)
-        slot = read_field(mail, letter, SLOT, HEADS)
-        share = read_field(mail, letter, SHARE, HEADS)
-        following = read_field(mail, letter, NEXT, HEADS)
-        mbarrier.arrive(taken.index(letter), count=1)
-        letter, letter_phase = advance(letter, letter_phase, MAIL)
-        mbarrier.wait(posted.index(letter), letter_phase)
-        seq = read_field(mail, letter, SEQ, HEADS)
-        next_q_offset = _q_offset(mail, letter, S)
-        next_q = gl.load(q_ptr + next_q_offset + q_at, mask=q_mask & (seq >= 0), other=0.0)
+        q = gl.load(q_ptr + q_offset + q_at, mask=q_mask, other=0.0)
         limit = tokens - (S.Q_LEN - 1) - first * TILE  # tokens from here that the first query token sees
         left = tokens - first * TILE
         num_full = gl.minimum(num_tiles, gl.maximum(limit, 0) // TILE)
@@ -138,13 +130,18 @@ def _consumer(q_ptr, ring, full, empty, mail, posted, taken, records, counters, 
             at = slot.to(gl.int64) * (HEADS * S.ROWS_PADDED)
             gl.store(partial + at * D + partial_at, o, mask=partial_mask)
             gl.store(lse + at + lse_at, m + gl.log2(row_sum), mask=lse_mask)
-            announce(records + at_record * RECORD, counters, partial, lse, out, S)
-            if share >= 0:
+        cut = slot >= 0
+        done = number
+        # The next record's queries are on their way while this part is counted.
+        letter, letter_phase = advance(letter, letter_phase, MAIL)
+        mbarrier.wait(posted.index(letter), letter_phase)
+        seq, q_offset, first, num_tiles, tokens, slot, number = _read(mail, letter, S)
+        mbarrier.arrive(taken.index(letter), count=1)
+        if cut:
+            announce(records + done * RECORD, counters, partial, lse, out, S)
+            if gl.load(records + done * RECORD + SHARE) >= 0:
                 shared1 = shared0
-                shared0 = at_record
-        q = next_q
-        q_offset = next_q_offset
-        at_record = following
+                shared0 = done
     if shared0 >= 0:
         merge_share(records + shared0 * RECORD, counters, partial, lse, out, S)
     if shared1 >= 0:
@@ -179,12 +176,12 @@ def decode(q, k, v, block_stride, token_stride, head_stride, table, records, cou
         gl.warp_specialize(
             [(_consumer, (q, ring, full, empty, mail, posted, taken, records, counters, partial, lse, out, scale_log2,
                           S)),
-             (fetch_boxes, (k, v, ring, full, empty, mail, posted, taken, table, records, table_stride, S))],
+             (fetch_boxes, (k, v, ring, full, empty, mail, posted, taken, table, records, counters, table_stride, S))],
             [1], [40])
     else:
         gl.warp_specialize(
             [(_consumer, (q, ring, full, empty, mail, posted, taken, records, counters, partial, lse, out, scale_log2,
                           S)),
              (fetch_tokens, (k, v, block_stride, token_stride, head_stride, ring, full, empty, mail, posted, taken,
-                             table, records, table_stride, S))],
+                             table, records, counters, table_stride, S))],
             [GATHER_WARPS], [96])

@@ -33,8 +33,7 @@ class Shape:
         BOXES: tiles are fetched as TMA boxes, since blocks hold whole tiles.
         TILES_A_BLOCK: tiles of 16 tokens in a block, where BOXES.
         BLOCK_SIZE: tokens of a block, where not BOXES.
-        NUM_SLOTS: tiles of K or V that the ring holds: 96 KiB of an SM, or 64 with more than 8 KV heads; both are what
-            was fastest.
+        NUM_SLOTS: tiles of K or V that the ring holds: 96 KiB of an SM.
     """
 
     HEADS: gl.constexpr
@@ -54,6 +53,11 @@ class Shape:
         """Two CTAs of 4 heads keep as many bytes in flight as one of 8."""
         return 8 // self.HEADS.value
 
+    @property
+    def pool_tiles(self) -> int:
+        """Mean tiles of a CTA from which a plan has a pool: a launch of about 0.4 ms."""
+        return 200 * 128 // self.HEAD_DIM.value
+
 
 def make_shape(q_len: int, num_q_heads: int, num_kv_heads: int, head_dim: int, block_size: int) -> Shape:
     group = num_q_heads // num_kv_heads
@@ -63,7 +67,7 @@ def make_shape(q_len: int, num_q_heads: int, num_kv_heads: int, head_dim: int, b
               "ROWS_PADDED": triton.next_power_of_2(q_len * group), "UNITS_A_ROW": head_dim // 32, "BOXES": boxes,
               "TILES_A_BLOCK": block_size // TILE.value if boxes else 0,
               "BLOCK_SIZE": 0 if boxes else block_size,
-              "NUM_SLOTS": (2 if num_kv_heads > 8 else 3) * 128 // head_dim}
+              "NUM_SLOTS": 3 * 128 // head_dim}
     return Shape(**{name: gl.constexpr(value) for name, value in values.items()})
 
 
@@ -127,7 +131,7 @@ class HopperPlan:
         if len(lengths) != self.num_seqs:
             raise InputError(f"the plan is for {self.num_seqs} sequences, got {len(lengths)} lengths")
         self.buffer.upload(p.make_plan(lengths, self.buffer.num_ctas, head_groups=self._head_groups,
-                                       tile_tokens=TILE.value))
+                                       tile_tokens=TILE.value, pool_tiles=self.shape.pool_tiles))
 
 
 def descriptor(cache: torch.Tensor, layout: str, shape: Shape) -> TensorDescriptor:

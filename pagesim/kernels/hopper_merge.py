@@ -16,19 +16,19 @@ FIRST_SLOT = gl.constexpr(p.FIRST_SLOT)
 NUM_PARTS = gl.constexpr(p.NUM_PARTS)
 COUNTER = gl.constexpr(p.COUNTER)
 NUM_SHARERS = gl.constexpr(p.NUM_SHARERS)
-FEW = gl.constexpr(p.FEW_PARTS)
 
 sync_threads = getattr(gl, "barrier", None) or gl.thread_barrier  # renamed in Triton 3.7
 
 
 @gluon.jit
 def announce(record, counters, partial, lse, out, S: gl.constexpr):
-    """Count a part as written; the last arrival merges a row in few parts."""
+    """Count a part as written; the last arrival merges a row whose merge nobody shares."""
     n = gl.load(record + NUM_PARTS)
+    num_sharers = gl.load(record + NUM_SHARERS)
     counter = counters + gl.load(record + COUNTER)
     UNITS: gl.constexpr = S.HEADS * S.ROWS_PADDED * S.UNITS_A_ROW
     sync_threads()
-    if n > FEW:
+    if num_sharers > 0:
         gl.atomic_add(counter, 1, sem="release")  # nobody waits for its answer
     elif gl.atomic_add(counter, 1, sem="acq_rel") == n - 1:
         gl.store(counter, 0)
@@ -37,8 +37,10 @@ def announce(record, counters, partial, lse, out, S: gl.constexpr):
             _merge(record, partial, lse, out, 0, UNITS, n, S, UNITS, 2, 4, S.HEADS)
         elif n <= 4:
             _merge(record, partial, lse, out, 0, UNITS, n, S, UNITS, 4, 4, S.HEADS)
-        else:
+        elif n <= 8:
             _merge(record, partial, lse, out, 0, UNITS, n, S, UNITS // 2, 8, 4, S.HEADS)
+        else:
+            _merge(record, partial, lse, out, 0, UNITS, n, S, 2 * S.HEADS, 16, 4, S.HEADS // 2)
 
 
 @gluon.jit

@@ -3,8 +3,9 @@
 Two producers.  Where a tile of 16 tokens lies within one block, one warp fetches it by one TMA instruction.  Smaller
 and odd blocks are gathered by four warps with 16-byte asynchronous copies, each token looked up in the table.
 
-Both look ahead, since a load from memory takes as long as the ring lasts: while a record's tiles are fetched, the next
-record's block ids are on their way, and the record behind it.
+Both look ahead, since a load from memory takes as long as the ring lasts: five tiles before a record's end they ask for
+the number of the next if it comes from the pool, then for the record, then for its first block ids.  Not earlier: what
+is drawn is gone for CTAs that are faster.
 """
 
 from triton.experimental import gluon
@@ -27,6 +28,10 @@ TOKENS = gl.constexpr(p.TOKENS)
 SLOT = gl.constexpr(p.SLOT)
 SHARE = gl.constexpr(p.SHARE)
 NEXT = gl.constexpr(p.NEXT)
+POOL = gl.constexpr(p.POOL)
+POOL_SIZE = gl.constexpr(p.POOL_SIZE)
+NUM_DRAWERS = gl.constexpr(p.NUM_DRAWERS)
+DRAW = gl.constexpr(p.DRAW)
 
 
 @gluon.jit
@@ -44,7 +49,10 @@ def read_field(mail, letter, FIELD: gl.constexpr, WARPS: gl.constexpr):
 
 @gluon.jit
 def _load_record(records, at, WARPS: gl.constexpr):
-    """All words of a record and those that a producer needs; -1 behind the last."""
+    """A letter, the record's words with its own number in place of the next one's, and the words a producer needs.
+
+    Behind the last record all are -1.
+    """
     some = at >= 0
     field = gl.arange(0, RECORD, gl.BlockedLayout([1], [32], [WARPS], [0]))
     record = records + at * RECORD
@@ -55,7 +63,31 @@ def _load_record(records, at, WARPS: gl.constexpr):
     num_tiles = gl.load(record + NUM_TILES, mask=some, other=-1, eviction_policy=KEEP)
     tokens = gl.load(record + TOKENS, mask=some, other=-1, eviction_policy=KEEP)
     following = gl.load(record + NEXT, mask=some, other=-1, eviction_policy=KEEP)
-    return words, seq, group, first, num_tiles, tokens, following
+    return gl.where(field == NEXT, at, words), seq, group, first, num_tiles, tokens, following
+
+
+@gluon.jit
+def _load_pool(records):
+    """First record of the pool, how many it has, and how many CTAs draw from it."""
+    record = records + gl.program_id(0) * RECORD  # any would do; this one is on its way anyhow
+    return gl.load(record + POOL), gl.load(record + POOL_SIZE), gl.load(record + NUM_DRAWERS)
+
+
+@gluon.jit
+def _draw(counter, some, WARPS: gl.constexpr):
+    """Ask for a number; who uses the answer waits for it, so nothing does until ``_drawn``."""
+    lane = gl.arange(0, 32 * WARPS, gl.BlockedLayout([1], [32], [WARPS], [0]))
+    # Addresses that differ by lane: for one address Triton would hand the answer round at once.
+    return gl.atomic_add(counter + lane, lane * 0 + 1, mask=some & (lane == 0), sem="relaxed")
+
+
+@gluon.jit
+def _drawn(answer, counter, some, pool, pool_size, num_drawers, WARPS: gl.constexpr):
+    """The record that was drawn, -1 when the pool is empty; the last drawer of all leaves the counter at 0."""
+    lane = gl.arange(0, 32 * WARPS, gl.BlockedLayout([1], [32], [WARPS], [0]))
+    number = gl.max(gl.where(lane == 0, answer, -1), 0)
+    gl.store(counter + lane, lane * 0, mask=some & (lane == 0) & (number == pool_size + num_drawers - 1))
+    return gl.where(number < pool_size, pool + number, -1)
 
 
 @gluon.jit
@@ -81,7 +113,8 @@ def _ids_of_tiles(table, table_stride, seq, first, num_tiles, S: gl.constexpr):
 
 
 @gluon.jit
-def fetch_boxes(k_desc, v_desc, ring, full, empty, mail, posted, taken, table, records, table_stride, S: gl.constexpr):
+def fetch_boxes(k_desc, v_desc, ring, full, empty, mail, posted, taken, table, records, counters, table_stride,
+                S: gl.constexpr):
     """One warp; a tile is a TMA box (1 block, HEADS heads, 16 tokens, head_dim) of a pool of any strides."""
     BYTES: gl.constexpr = S.HEADS * TILE * S.HEAD_DIM * 2
     box = gl.to_tensor(0)
@@ -89,32 +122,49 @@ def fetch_boxes(k_desc, v_desc, ring, full, empty, mail, posted, taken, table, r
     letter = gl.to_tensor(0)
     letter_phase = gl.to_tensor(1)
     words, seq, group, first, num_tiles, _, following = _load_record(records, gl.program_id(0), 1)
-    letter, letter_phase = post(words, letter, letter_phase, mail, posted, taken, MAIL)
+    pool, pool_size, num_drawers = _load_pool(records)
     id0, id1, id2, id3 = _ids_of_tiles(table, table_stride, seq, first, num_tiles, S)
-    words, seq1, group1, first1, num_tiles1, _, following = _load_record(records, following, 1)
+    answer = _draw(counters, False, 1)
     while seq >= 0:
         letter, letter_phase = post(words, letter, letter_phase, mail, posted, taken, MAIL)
-        next0, next1, next2, next3 = _ids_of_tiles(table, table_stride, seq1, first1, num_tiles1, S)
-        words, seq2, group2, first2, num_tiles2, _, following = _load_record(records, following, 1)
         row = table + seq.to(gl.int64) * table_stride
         last = first + num_tiles - 1
-        for t in range(num_tiles):
+        seq1 = seq
+        group1 = group
+        first1 = first
+        num_tiles1 = num_tiles
+        next0 = id0
+        next1 = id1
+        next2 = id2
+        next3 = id3
+        draws = following == DRAW
+        for t in range(gl.maximum(num_tiles, 1)):
             block = id0
             id0 = id1
             id1 = id2
             id2 = id3
-            id3 = gl.load(row + gl.minimum(first + t + 4, last) // S.TILES_A_BLOCK, eviction_policy=KEEP)
-            token = (first + t) % S.TILES_A_BLOCK * TILE
-            mbarrier.wait(empty.index(box), box_phase)
-            mbarrier.expect(full.index(box), BYTES)
-            tma.async_copy_global_to_shared(k_desc, [block, group * S.HEADS, token, 0], full.index(box),
-                                            ring.index(box))
-            box, box_phase = advance(box, box_phase, S.NUM_SLOTS)
-            mbarrier.wait(empty.index(box), box_phase)
-            mbarrier.expect(full.index(box), BYTES)
-            tma.async_copy_global_to_shared(v_desc, [block, group * S.HEADS, token, 0], full.index(box),
-                                            ring.index(box))
-            box, box_phase = advance(box, box_phase, S.NUM_SLOTS)
+            id3 = gl.load(row + gl.minimum(first + t + 4, last) // S.TILES_A_BLOCK, mask=num_tiles > 0, other=0,
+                          eviction_policy=KEEP)
+            if t < num_tiles:
+                token = (first + t) % S.TILES_A_BLOCK * TILE
+                mbarrier.wait(empty.index(box), box_phase)
+                mbarrier.expect(full.index(box), BYTES)
+                tma.async_copy_global_to_shared(k_desc, [block, group * S.HEADS, token, 0], full.index(box),
+                                                ring.index(box))
+                box, box_phase = advance(box, box_phase, S.NUM_SLOTS)
+                mbarrier.wait(empty.index(box), box_phase)
+                mbarrier.expect(full.index(box), BYTES)
+                tma.async_copy_global_to_shared(v_desc, [block, group * S.HEADS, token, 0], full.index(box),
+                                                ring.index(box))
+                box, box_phase = advance(box, box_phase, S.NUM_SLOTS)
+            if t == gl.maximum(num_tiles - 6, 0):
+                answer = _draw(counters, draws, 1)
+            if t == gl.maximum(num_tiles - 5, 0):
+                at = _drawn(answer, counters, draws, pool, pool_size, num_drawers, 1)
+                words, seq1, group1, first1, num_tiles1, _, following = _load_record(
+                    records, gl.where(draws, at, following), 1)
+            if t == gl.maximum(num_tiles - 4, 0):
+                next0, next1, next2, next3 = _ids_of_tiles(table, table_stride, seq1, first1, num_tiles1, S)
         seq = seq1
         group = group1
         first = first1
@@ -123,10 +173,7 @@ def fetch_boxes(k_desc, v_desc, ring, full, empty, mail, posted, taken, table, r
         id1 = next1
         id2 = next2
         id3 = next3
-        seq1 = seq2
-        group1 = group2
-        first1 = first2
-        num_tiles1 = num_tiles2
+    post(words, letter, letter_phase, mail, posted, taken, MAIL)
 
 
 @gluon.jit
@@ -139,7 +186,7 @@ def _ids_of_tokens(table, table_stride, seq, first, end, in_tile, some, S: gl.co
 
 @gluon.jit
 def fetch_tokens(k, v, block_stride, token_stride, head_stride, ring, full, empty, mail, posted, taken, table, records,
-                 table_stride, S: gl.constexpr):
+                 counters, table_stride, S: gl.constexpr):
     """Four warps; a tile is 16 tokens looked up one by one, copied in pieces of 16 bytes.
 
     Slots behind the end are never looked up; the tail repeats the last token and is masked by the consumer.
@@ -157,33 +204,48 @@ def fetch_tokens(k, v, block_stride, token_stride, head_stride, ring, full, empt
     letter = gl.to_tensor(0)
     letter_phase = gl.to_tensor(1)
     words, seq, group, first, num_tiles, tokens, following = _load_record(records, gl.program_id(0), WARPS)
-    letter, letter_phase = post(words, letter, letter_phase, mail, posted, taken, MAIL)
+    pool, pool_size, num_drawers = _load_pool(records)
     end = gl.minimum(tokens, (first + num_tiles) * TILE)
     id0 = _ids_of_tokens(table, table_stride, seq, first * TILE, end, in_tile, num_tiles > 0, S)
     id1 = _ids_of_tokens(table, table_stride, seq, (first + 1) * TILE, end, in_tile, num_tiles > 0, S)
-    words, seq1, group1, first1, num_tiles1, tokens1, following = _load_record(records, following, WARPS)
+    answer = _draw(counters, False, WARPS)
     while seq >= 0:
         letter, letter_phase = post(words, letter, letter_phase, mail, posted, taken, MAIL)
-        end1 = gl.minimum(tokens1, (first1 + num_tiles1) * TILE)
-        next0 = _ids_of_tokens(table, table_stride, seq1, first1 * TILE, end1, in_tile, num_tiles1 > 0, S)
-        next1 = _ids_of_tokens(table, table_stride, seq1, (first1 + 1) * TILE, end1, in_tile, num_tiles1 > 0, S)
-        words, seq2, group2, first2, num_tiles2, tokens2, following = _load_record(records, following, WARPS)
         k_heads = k + group.to(gl.int64) * (S.HEADS * head_stride)
         v_heads = v + group.to(gl.int64) * (S.HEADS * head_stride)
-        for t in range(num_tiles):
+        seq1 = seq
+        group1 = group
+        first1 = first
+        num_tiles1 = num_tiles
+        end1 = end
+        next0 = id0
+        next1 = id1
+        draws = following == DRAW
+        for t in range(gl.maximum(num_tiles, 1)):
             block = id0
             id0 = id1
-            id1 = _ids_of_tokens(table, table_stride, seq, (first + t + 2) * TILE, end, in_tile, True, S)
-            in_block = gl.minimum((first + t) * TILE + in_tile, end - 1) % S.BLOCK_SIZE
-            offset = (block.to(gl.int64) * block_stride + in_block * token_stride)[None, :, None] + inner
-            mbarrier.wait(empty.index(box), box_phase)
-            async_copy.async_copy_global_to_shared(ring.index(box).reshape(SHAPE), k_heads + offset)
-            async_copy.mbarrier_arrive(full.index(box), increment_count=False)
-            box, box_phase = advance(box, box_phase, S.NUM_SLOTS)
-            mbarrier.wait(empty.index(box), box_phase)
-            async_copy.async_copy_global_to_shared(ring.index(box).reshape(SHAPE), v_heads + offset)
-            async_copy.mbarrier_arrive(full.index(box), increment_count=False)
-            box, box_phase = advance(box, box_phase, S.NUM_SLOTS)
+            id1 = _ids_of_tokens(table, table_stride, seq, (first + t + 2) * TILE, end, in_tile, num_tiles > 0, S)
+            if t < num_tiles:
+                in_block = gl.minimum((first + t) * TILE + in_tile, end - 1) % S.BLOCK_SIZE
+                offset = (block.to(gl.int64) * block_stride + in_block * token_stride)[None, :, None] + inner
+                mbarrier.wait(empty.index(box), box_phase)
+                async_copy.async_copy_global_to_shared(ring.index(box).reshape(SHAPE), k_heads + offset)
+                async_copy.mbarrier_arrive(full.index(box), increment_count=False)
+                box, box_phase = advance(box, box_phase, S.NUM_SLOTS)
+                mbarrier.wait(empty.index(box), box_phase)
+                async_copy.async_copy_global_to_shared(ring.index(box).reshape(SHAPE), v_heads + offset)
+                async_copy.mbarrier_arrive(full.index(box), increment_count=False)
+                box, box_phase = advance(box, box_phase, S.NUM_SLOTS)
+            if t == gl.maximum(num_tiles - 6, 0):
+                answer = _draw(counters, draws, WARPS)
+            if t == gl.maximum(num_tiles - 5, 0):
+                at = _drawn(answer, counters, draws, pool, pool_size, num_drawers, WARPS)
+                words, seq1, group1, first1, num_tiles1, tokens, following = _load_record(
+                    records, gl.where(draws, at, following), WARPS)
+            if t == gl.maximum(num_tiles - 4, 0):
+                end1 = gl.minimum(tokens, (first1 + num_tiles1) * TILE)
+                next0 = _ids_of_tokens(table, table_stride, seq1, first1 * TILE, end1, in_tile, num_tiles1 > 0, S)
+                next1 = _ids_of_tokens(table, table_stride, seq1, (first1 + 1) * TILE, end1, in_tile, num_tiles1 > 0, S)
         seq = seq1
         group = group1
         first = first1
@@ -191,8 +253,4 @@ def fetch_tokens(k, v, block_stride, token_stride, head_stride, ring, full, empt
         end = end1
         id0 = next0
         id1 = next1
-        seq1 = seq2
-        group1 = group2
-        first1 = first2
-        num_tiles1 = num_tiles2
-        tokens1 = tokens2
+    post(words, letter, letter_phase, mail, posted, taken, MAIL)

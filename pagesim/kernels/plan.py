@@ -9,8 +9,14 @@ Two ways to cut, and one rule between them:
   for each CTA.
 * **packs**: whole rows are spread over bins that may exceed the mean by 10 %; few cuts.
 
-The way with fewer parts is taken.  Memory, not an SM, is the bottleneck, so that nearly equal is enough, while each
-part costs its CTA as much as a tile more: over 21 measurements of both, the 10 % made no difference that shows.
+The way with fewer parts is taken, since each part costs its CTA as much as a tile more; but not packs that leave more
+than a twentieth of the CTAs without any.
+
+But equal parts do not take equal times: an SM's share of the memory's bandwidth depends on how many SMs its processing
+cluster (GPC) has.  So in a large batch the bins of packs hold a tenth less than the mean, and what they do not hold is a
+*pool*: parts that nobody owns, drawn one after another by CTAs that are done with their own.  Which CTA takes a part is
+up to the GPU; what the parts are, and the order in which they merge, is not: outputs are the same in every launch, to
+the last bit.  In a small batch the pool costs more than it evens out, since its parts end, and merge, last.
 """
 
 import heapq
@@ -23,16 +29,19 @@ from pagesim.errors import InputError
 
 # Columns of a record: one part, as the kernel reads it.
 SEQ, GROUP, FIRST_TILE, NUM_TILES, TOKENS, SLOT, FIRST_SLOT, NUM_PARTS, COUNTER, SHARE, NUM_SHARERS, NEXT = range(12)
+POOL, POOL_SIZE, NUM_DRAWERS = range(12, 15)  # the same in every record
+DRAW = -2  # as NEXT: whatever comes next from the pool
 RECORD_INTS = 16  # 64 bytes: a record is read with one load of half a warp
 
-FEW_PARTS = 8  # up to here the last CTA to arrive merges a row alone; beyond, its CTAs share the merge
+FEW_PARTS = 8  # up to here the last CTA to arrive merges a row alone; beyond, CTAs that own a part share the merge
 MAX_SHARES = 2  # merges that one CTA takes a share of: it can be an owner of two rows that others own too
 MIN_TILES = 2  # a batch is spread over fewer CTAs rather than cut into parts below this mean
 
 _PART_COST_TILES = 1.5  # what starting and ending a part costs, in tiles
 _SNAP_TILES = 1.0  # a cut this close to a row's end moves to it
 _PACK_COST_TILES = 1.0
-_PACK_SLACK = 0.1
+_PACK_SLACK = 0.1  # by which a bin may exceed the mean, or with a pool stays below it
+_PACK_MIN_USED = 0.95
 _PACK_MIN_TILES = 8  # mean tiles of a CTA from which packing is tried: below it the slack is less than a tile
 
 
@@ -44,9 +53,11 @@ class Plan:
         num_ctas: of the launch.
         records: one row a part, shape (num_records, 16), int32; columns as named in this module.  CTA c begins with
             record c (``SEQ`` is -1 where it has none) and goes on with that at ``NEXT``, until -1: its first part is
-            one load away.  ``SLOT`` is where a part of a cut row leaves its result, -1 for a whole row.
+            one load away.  At ``DRAW`` it goes on with the pool, ``POOL_SIZE`` records from ``POOL`` on, drawn by
+            ``NUM_DRAWERS`` CTAs.  ``SLOT`` is where a part of a cut row leaves its result, -1 for a whole row.
         num_slots: partial results; at most ``max_slots(num_ctas)``.
-        num_counters: cut rows; at most ``max_counters(num_ctas)``.
+        num_counters: that of the pool, which is counter 0, and one for each cut row; at most
+            ``max_counters(num_ctas)``.
     """
 
     num_ctas: int
@@ -56,21 +67,22 @@ class Plan:
 
 
 def max_records(num_rows: int, num_ctas: int) -> int:
-    """Records that no plan of so many rows exceeds: a CTA adds a cut at most, and a record where it has no part."""
-    return num_rows + 2 * num_ctas
+    """Records that no plan of so many rows exceeds: whole rows, parts of cut ones, and one where a CTA has no part."""
+    return num_rows + max_slots(num_ctas) + num_ctas
 
 
 def max_slots(num_ctas: int) -> int:
-    """Partial results that no plan exceeds: a cut adds two at most."""
-    return 2 * num_ctas
+    """Partial results that no plan exceeds: one that would is not taken; runs need two for each CTA."""
+    return 4 * num_ctas
 
 
 def max_counters(num_ctas: int) -> int:
-    """Cut rows that no plan exceeds."""
-    return num_ctas
+    """Counters that no plan exceeds: a cut row has two parts at least."""
+    return 1 + max_slots(num_ctas) // 2
 
 
-def make_plan(lengths: np.ndarray, num_ctas: int, *, head_groups: int = 1, tile_tokens: int = 16) -> Plan:
+def make_plan(lengths: np.ndarray, num_ctas: int, *, head_groups: int = 1, tile_tokens: int = 16,
+              pool_tiles: int = 200) -> Plan:
     """Plan one decode step.
 
     Args:
@@ -79,6 +91,7 @@ def make_plan(lengths: np.ndarray, num_ctas: int, *, head_groups: int = 1, tile_
         num_ctas: CTAs of the launch, all resident at once.
         head_groups: groups of KV heads, each a row of its own.
         tile_tokens: tokens of a tile.
+        pool_tiles: mean tiles of a CTA from which there is a pool.
 
     Raises:
         InputError: a negative length, or no CTA.
@@ -88,11 +101,11 @@ def make_plan(lengths: np.ndarray, num_ctas: int, *, head_groups: int = 1, tile_
         raise InputError(f"sequence {int(lengths.argmin())} has {int(lengths.min())} tokens; a length is 0 or more")
     if num_ctas < 1:
         raise InputError(f"a plan needs at least 1 CTA, got {num_ctas}")
-    return Plan(num_ctas, *_plan(lengths, num_ctas, head_groups, tile_tokens))
+    return Plan(num_ctas, *_plan(lengths, num_ctas, head_groups, tile_tokens, pool_tiles))
 
 
 @njit(cache=True)
-def _plan(lengths, num_ctas, head_groups, tile_tokens):
+def _plan(lengths, num_ctas, head_groups, tile_tokens, pool_tiles):
     num_rows = lengths.size * head_groups
     tiles = np.empty(num_rows, np.int64)
     total = 0
@@ -100,14 +113,17 @@ def _plan(lengths, num_ctas, head_groups, tile_tokens):
         tiles[row] = -(-lengths[row // head_groups] // tile_tokens)
         total += tiles[row]
     used = min(num_ctas, max(1, total // MIN_TILES))
-    runs = _runs(tiles, used)
+    if total >= pool_tiles * used:
+        plan = _records(*_packs(tiles, used, True), tiles, lengths, num_ctas, head_groups)
+        if plan[0]:
+            return plan[1:]
+    parts = _runs(tiles, used)
+    pool = parts[:0]
     if total >= _PACK_MIN_TILES * used:
-        packs = _packs(tiles, used)
-        if len(packs) < len(runs):
-            plan = _records(packs, tiles, lengths, num_ctas, head_groups)
-            if plan[0]:
-                return plan[1:]
-    return _records(runs, tiles, lengths, num_ctas, head_groups)[1:]
+        packs, rest = _packs(tiles, used, False)
+        if _PACK_MIN_USED * used <= len(packs) < len(parts):
+            parts, pool = packs, rest
+    return _records(parts, pool, tiles, lengths, num_ctas, head_groups)[1:]
 
 
 @njit(cache=True)
@@ -140,62 +156,93 @@ def _runs(tiles, num_ctas):
 
 
 @njit(cache=True)
-def _packs(tiles, num_ctas):
-    """Rows, largest first, each into the emptiest bin: parts (row, first tile, tiles, CTA) in the order of CTAs.
+def _packs(tiles, num_ctas, pooled):
+    """Rows, largest first, each into the emptiest bin: parts (row, first tile, tiles, CTA) in the order of CTAs; pool.
 
-    Rows larger than a bin are cut into equal parts first; what does not fit fills its bin and the rest queues again.
-    In a bin the parts of cut rows come first, so that their merges overlap with streaming.
+    What does not fit fills its bin and the rest waits for its turn again.  With a pool this ends when no bin has room
+    for a part of the pool's size; what is left then is the pool.  In a bin the parts of cut rows come first, so that
+    their merges overlap with streaming.
     """
-    size = max((tiles.sum() + _PACK_COST_TILES * tiles.size) / num_ctas * (1 + _PACK_SLACK), 1 + _PACK_COST_TILES)
-    queue = _cut_large_rows(tiles, size)
+    mean = (tiles.sum() + _PACK_COST_TILES * tiles.size) / num_ctas
+    size = max(mean * (1 - _PACK_SLACK if pooled else 1 + _PACK_SLACK), 1 + _PACK_COST_TILES)
+    piece = int(_PACK_SLACK * mean) if pooled else 0  # of the pool, which so has about one for each CTA
+    items = _cut_large_rows(tiles, int(size - _PACK_COST_TILES), piece, num_ctas)
+    num_items = len(items) - num_ctas
+    behind, heads = _by_size(items[:num_items, 2], len(items))
     bins = [(-size, cta) for cta in range(num_ctas)]  # a heap by space left, negative
-    parts = np.empty((2 * len(queue) + 2 * num_ctas, 4), np.int64)
+    parts = np.empty((len(items), 4), np.int64)
     per_row = np.zeros(tiles.size, np.int64)
     n = 0
-    at = 0
-    while at < len(queue) and n < len(parts):
-        row, first, count = queue[at]
+    count = len(heads) - 1
+    while count >= 0 and num_items < len(items):
+        item = heads[count]
+        if item < 0:
+            count -= 1
+            continue
         space, cta = bins[0]
-        take = min(count, max(1, int(-space - _PACK_COST_TILES)))
+        room = int(-space - _PACK_COST_TILES)
+        if pooled and room < min(count, piece):
+            break
+        row, first, _ = items[item]
+        take = count if count <= room + piece // 2 else max(1, room)  # rather a little too much than a little part
         parts[n] = (row, first, take, cta)
         n += 1
         per_row[row] += 1
         heapq.heapreplace(bins, (space + take + _PACK_COST_TILES, cta))
+        heads[count] = behind[item]
         if take < count:
-            _requeue(queue, at, row, first + take, count - take)
-        else:
-            at += 1
-    return _by_cta(parts[:n], per_row) if at == len(queue) else parts  # too many parts: the rule refuses them
+            items[num_items] = (row, first + take, count - take)
+            behind[num_items], heads[count - take] = heads[count - take], num_items
+            num_items += 1
+    return _by_cta(parts[:n], per_row), _pool(items, behind, heads[:count + 1], max(1, piece))
 
 
 @njit(cache=True)
-def _cut_large_rows(tiles, size):
-    """(row, first tile, tiles) of every row, or of its equal parts where it exceeds a bin; largest first."""
+def _cut_large_rows(tiles, size, piece, room):
+    """(row, first tile, tiles) of every row, or of its parts, and room for more items.
+
+    The parts are equal, or with a pool of ``size`` and a rest.
+    """
     counts = np.ones(tiles.size, np.int64)
     for row in range(tiles.size):
-        if tiles[row] + _PACK_COST_TILES > size:
-            k = int(np.ceil((tiles[row] + _PACK_COST_TILES) / size))
-            if tiles[row] / k + _PACK_COST_TILES > size:
-                k += 1
-            counts[row] = min(k, tiles[row])
-    items = np.empty((counts.sum(), 3), np.int64)
+        counts[row] = max(1, -(-(tiles[row] - piece // 2) // size))
+    items = np.zeros((counts.sum() + room, 3), np.int64)
     n = 0
     for row in range(tiles.size):
-        k = counts[row]
-        for j in range(k):
-            first = tiles[row] * j // k
-            items[n] = (row, first, tiles[row] * (j + 1) // k - first)
+        for j in range(counts[row]):
+            first = j * size if piece else tiles[row] * j // counts[row]
+            end = (j + 1) * size if piece else tiles[row] * (j + 1) // counts[row]
+            items[n] = (row, first, (end if j + 1 < counts[row] else tiles[row]) - first)
             n += 1
-    return items[_order(items[:, 2].max() - items[:, 2])]
+    return items
 
 
 @njit(cache=True)
-def _requeue(queue, at, row, first, count):
-    """Put the rest of the item at ``at`` back, behind the items that are larger."""
-    while at + 1 < len(queue) and queue[at + 1, 2] > count:
-        queue[at] = queue[at + 1]
-        at += 1
-    queue[at] = (row, first, count)
+def _by_size(sizes, room):
+    """Lists of equal sizes: the item behind each, with room for more, and the first of each size; -1 ends a list."""
+    behind = np.empty(room, np.int64)
+    heads = np.full(sizes.max() + 1, -1)
+    for item in range(len(sizes) - 1, -1, -1):
+        behind[item], heads[sizes[item]] = heads[sizes[item]], item
+    return behind, heads
+
+
+@njit(cache=True)
+def _pool(items, behind, heads, piece):
+    """Parts (row, first tile, tiles, -1) of about ``piece`` tiles of the items that are left, largest first."""
+    parts = np.empty((len(items) + items[:, 2].sum() // piece, 4), np.int64)
+    n = 0
+    for tiles in range(len(heads) - 1, -1, -1):
+        item = heads[tiles]
+        while item >= 0:
+            row, first, _ = items[item]
+            item = behind[item]
+            count = max(1, int(np.rint(tiles / piece)))
+            for j in range(count):
+                begin = tiles * j // count
+                parts[n] = (row, first + begin, tiles * (j + 1) // count - begin, -1)
+                n += 1
+    return parts[:n]
 
 
 @njit(cache=True)
@@ -222,18 +269,20 @@ def _order(keys):
 
 
 @njit(cache=True)
-def _records(parts, tiles, lengths, num_ctas, head_groups):
-    """Records of parts that are in the order of CTAs, with slots, counters and shares of merges.
+def _records(parts, pool, tiles, lengths, num_ctas, head_groups):
+    """Records of parts that are in the order of CTAs, and of the pool, with slots, counters and shares of merges.
 
-    The first value is False where the plan would not fit its workspace or leave a row without a CTA to merge it.
+    The first value is False where the plan would not fit its workspace.
     """
     num_parts = np.zeros(tiles.size, np.int64)
     for i in range(len(parts)):
         num_parts[parts[i, 0]] += 1
+    for i in range(len(pool)):
+        num_parts[pool[i, 0]] += 1
     first_slot = np.zeros(tiles.size, np.int64)
     counter = np.zeros(tiles.size, np.int64)
     num_slots = 0
-    num_counters = 0
+    num_counters = 1
     for row in range(tiles.size):
         if num_parts[row] > 1:
             first_slot[row] = num_slots
@@ -243,20 +292,24 @@ def _records(parts, tiles, lengths, num_ctas, head_groups):
     seen = np.zeros(tiles.size, np.int64)
     sharers = np.zeros(tiles.size, np.int64)
     shares = np.zeros(num_ctas, np.int64)
-    records = np.zeros((num_ctas + len(parts), RECORD_INTS), np.int32)
-    records[:num_ctas, SEQ] = -1
-    records[:, NEXT] = -1
-    at = 0
+    records = np.zeros((num_ctas + len(parts) + len(pool), RECORD_INTS), np.int32)
+    records[:num_ctas, SEQ] = records[:num_ctas, NEXT] = -1
+    last = DRAW if len(pool) else -1
     used = num_ctas
-    for i in range(len(parts)):
-        row, first, count, cta = parts[i]
-        if i == 0 or parts[i - 1, 3] != cta:
+    drawers = 0
+    at = 0
+    for i in range(len(parts) + len(pool)):
+        row, first, count, cta = parts[i] if i < len(parts) else pool[i - len(parts)]
+        if cta >= 0 and (i == 0 or parts[i - 1, 3] != cta):
             at = cta
+            drawers += 1
         else:
-            records[at, NEXT] = used
+            if cta >= 0:
+                records[at, NEXT] = used
             at = used
             used += 1
         record = records[at]
+        record[NEXT] = last
         record[SEQ], record[GROUP] = row // head_groups, row % head_groups
         record[FIRST_TILE], record[NUM_TILES] = first, count
         record[TOKENS] = lengths[row // head_groups]
@@ -264,14 +317,12 @@ def _records(parts, tiles, lengths, num_ctas, head_groups):
         record[FIRST_SLOT], record[NUM_PARTS], record[COUNTER] = first_slot[row], num_parts[row], counter[row]
         record[SHARE] = -1
         seen[row] += 1
-        if num_parts[row] > FEW_PARTS and shares[cta] < MAX_SHARES:
+        if cta >= 0 and num_parts[row] > FEW_PARTS and shares[cta] < MAX_SHARES:
             record[SHARE] = sharers[row]
             sharers[row] += 1
             shares[cta] += 1
-    ok = num_slots <= 2 * num_ctas and num_counters <= num_ctas
+    records[:used, POOL], records[:used, POOL_SIZE], records[:used, NUM_DRAWERS] = used - len(pool), len(pool), drawers
     for i in range(used):
         if records[i, SEQ] >= 0:
-            row = records[i, SEQ] * head_groups + records[i, GROUP]
-            records[i, NUM_SHARERS] = sharers[row]
-            ok = ok and (num_parts[row] <= FEW_PARTS or sharers[row] > 0)
-    return ok, records[:used], num_slots, num_counters
+            records[i, NUM_SHARERS] = sharers[records[i, SEQ] * head_groups + records[i, GROUP]]
+    return num_slots <= 4 * num_ctas, records[:used], num_slots, num_counters

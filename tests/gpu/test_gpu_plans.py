@@ -10,7 +10,7 @@ from cases import make_case
 from launching import check, run
 
 from pagesim.kernels.dispatch import paged_decode, plan_decode, why_general
-from pagesim.kernels.plan import NUM_PARTS
+from pagesim.kernels.plan import NUM_PARTS, POOL_SIZE, make_plan
 
 pytestmark = pytest.mark.gpu
 
@@ -109,9 +109,9 @@ def test_launches_that_overlap_read_what_the_one_before_wrote(hopper, kernel, le
 
     def chain(outs, wait):
         for q, out in zip(outs, outs[1:], strict=False):
-            # At this scale an output is hardly more than one value, so that the next one depends on which.
+            # At this scale an output is one value rather than an average, so that the next one depends on which.
             paged_decode(q, case.k_cache, case.v_cache, case.block_table, table_lengths, plan, layout="NHD", out=out,
-                         scale=1.0)
+                         scale=8.0)
             wait()
 
     outs = torch.full((51, *case.q.shape), float("nan"), dtype=case.q.dtype, device="cuda")
@@ -125,6 +125,31 @@ def test_launches_that_overlap_read_what_the_one_before_wrote(hopper, kernel, le
     outs[1:] = float("nan")
     graph.replay()
     assert torch.equal(outs, expected)
+
+
+@pytest.mark.parametrize("kernel", ["hopper", "hopper with a pool", "general"])
+@pytest.mark.parametrize("shape", [{}, {"num_kv_heads": 32}, {"block_size": 8}, {"head_dim": 64}, {"q_len": 4}], ids=str)
+def test_every_launch_gives_the_same_bits(hopper, kernel, shape):
+    kernel, *pool = kernel.split(" with a ")
+    lengths = np.random.default_rng(7).lognormal(6.5, 1, 64).astype(int) + 4
+    case = make_case(lengths.tolist(), **{"num_q_heads": 32, "num_kv_heads": 8, "head_dim": 128} | shape,
+                     dtype=torch.bfloat16, device="cuda")
+    plan = plan_decode(case.q, case.k_cache, case.lengths, kernel=kernel, layout="NHD")
+    if pool:
+        head_groups = case.k_cache.shape[2] // plan.shape.HEADS.value
+        plan.buffer.upload(make_plan(case.lengths, plan.buffer.num_ctas, head_groups=head_groups, pool_tiles=8))
+        assert plan.buffer.records[0, POOL_SIZE] > 0
+    table_lengths = case.lengths_tensor()
+    outs = torch.full((50, *case.q.shape), float("nan"), dtype=case.q.dtype, device="cuda")
+    first = run(case, kernel, plan=plan)
+    check(case, first)
+    for _ in range(20):
+        for out in outs:
+            paged_decode(case.q, case.k_cache, case.v_cache, case.block_table, table_lengths, plan, layout="NHD",
+                         out=out)
+        differing = (outs != first).flatten(1).any(1).nonzero().flatten().tolist()
+        assert not differing, f"launches {differing} of 50 differ"
+        outs.fill_(float("nan"))
 
 
 @pytest.mark.parametrize("kernel", ["hopper", "general"])
