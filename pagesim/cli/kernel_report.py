@@ -43,8 +43,9 @@ def headlines(tables: "list[BlockTables]", chosen: "list[BlockTables]", snapshot
     if "case" in origin:
         came = f"{origin['case']}: step {origin['step']:,} at {origin['time_s']:,.3f} s ({origin['moment']}), {came}"
     lines = [came]
+    shared = f", some shared: {len(set(first.block_ids.tolist())):,} different ones" if first.shared else ""
     lines.append(f"{first.num_seqs:,} sequences, {int(first.lengths.sum()):,} tokens in {len(first.block_ids):,} "
-                 f"blocks of {first.block_size}; pool of {first.num_blocks:,} blocks")
+                 f"blocks of {first.block_size}{shared}; pool of {first.num_blocks:,} blocks")
     if taken is not first:
         how = "evenly over the running order" if len(tables) == 1 else "the first of each step"
         lines.append(f"taken of these: {taken.num_seqs}, {how} ({int(taken.lengths.sum()):,} tokens); their blocks "

@@ -3,9 +3,9 @@
 Two producers.  Where a tile of 16 tokens lies within one block, one warp fetches it by one TMA instruction.  Smaller
 and odd blocks are gathered by four warps with 16-byte asynchronous copies, each token looked up in the table.
 
-Both look ahead, since a load from memory takes as long as the ring lasts: five tiles before a record's end they ask for
-the number of the next if it comes from the pool, then for the record, then for its first block ids.  Not earlier: what
-is drawn is gone for CTAs that are faster.
+Both look ahead, since a load from memory takes as long as the ring lasts: some tiles before a record's end they ask for
+the number of the next if it comes from the pool, a tile later for the record, then for its first block ids.  Not
+earlier: what is drawn is gone for CTAs that are faster.
 """
 
 from triton.experimental import gluon
@@ -17,6 +17,7 @@ from pagesim.kernels import plan as p
 
 TILE = gl.constexpr(16)  # tokens of a step: one row of tensor-core operands
 MAIL = gl.constexpr(8)  # records posted ahead
+AHEAD = gl.constexpr(6)  # tiles before a record's end at which the next one is asked for
 GATHER_WARPS = gl.constexpr(4)
 KEEP = gl.constexpr("evict_last")  # records and tables stay in the L2 while keys and values stream through it
 RECORD = gl.constexpr(p.RECORD_INTS)
@@ -157,13 +158,13 @@ def fetch_boxes(k_desc, v_desc, ring, full, empty, mail, posted, taken, table, r
                 tma.async_copy_global_to_shared(v_desc, [block, group * S.HEADS, token, 0], full.index(box),
                                                 ring.index(box))
                 box, box_phase = advance(box, box_phase, S.NUM_SLOTS)
-            if t == gl.maximum(num_tiles - 6, 0):
+            if t == gl.maximum(num_tiles - AHEAD, 0):
                 answer = _draw(counters, draws, 1)
-            if t == gl.maximum(num_tiles - 5, 0):
+            if t == gl.maximum(num_tiles - AHEAD + 1, 0):
                 at = _drawn(answer, counters, draws, pool, pool_size, num_drawers, 1)
                 words, seq1, group1, first1, num_tiles1, _, following = _load_record(
                     records, gl.where(draws, at, following), 1)
-            if t == gl.maximum(num_tiles - 4, 0):
+            if t == gl.maximum(num_tiles - AHEAD + 2, 0):
                 next0, next1, next2, next3 = _ids_of_tiles(table, table_stride, seq1, first1, num_tiles1, S)
         seq = seq1
         group = group1
@@ -236,13 +237,13 @@ def fetch_tokens(k, v, block_stride, token_stride, head_stride, ring, full, empt
                 async_copy.async_copy_global_to_shared(ring.index(box).reshape(SHAPE), v_heads + offset)
                 async_copy.mbarrier_arrive(full.index(box), increment_count=False)
                 box, box_phase = advance(box, box_phase, S.NUM_SLOTS)
-            if t == gl.maximum(num_tiles - 6, 0):
+            if t == gl.maximum(num_tiles - AHEAD, 0):
                 answer = _draw(counters, draws, WARPS)
-            if t == gl.maximum(num_tiles - 5, 0):
+            if t == gl.maximum(num_tiles - AHEAD + 1, 0):
                 at = _drawn(answer, counters, draws, pool, pool_size, num_drawers, WARPS)
                 words, seq1, group1, first1, num_tiles1, tokens, following = _load_record(
                     records, gl.where(draws, at, following), WARPS)
-            if t == gl.maximum(num_tiles - 4, 0):
+            if t == gl.maximum(num_tiles - AHEAD + 2, 0):
                 end1 = gl.minimum(tokens, (first1 + num_tiles1) * TILE)
                 next0 = _ids_of_tokens(table, table_stride, seq1, first1 * TILE, end1, in_tile, num_tiles1 > 0, S)
                 next1 = _ids_of_tokens(table, table_stride, seq1, (first1 + 1) * TILE, end1, in_tile, num_tiles1 > 0, S)

@@ -12,11 +12,11 @@ Two ways to cut, and one rule between them:
 The way with fewer parts is taken, since each part costs its CTA as much as a tile more; but not packs that leave more
 than a twentieth of the CTAs without any.
 
-But equal parts do not take equal times: an SM's share of the memory's bandwidth depends on how many SMs its processing
-cluster (GPC) has.  So in a large batch the bins of packs hold a tenth less than the mean, and what they do not hold is a
-*pool*: parts that nobody owns, drawn one after another by CTAs that are done with their own.  Which CTA takes a part is
-up to the GPU; what the parts are, and the order in which they merge, is not: outputs are the same in every launch, to
-the last bit.  In a small batch the pool costs more than it evens out, since its parts end, and merge, last.
+But equal parts do not take equal times: SMs get unequal shares of the memory's bandwidth, by the number of SMs in their
+processing cluster (GPC).  So in a large batch the bins of packs hold a tenth less than the mean, and what they do not
+hold is a *pool*: parts that nobody owns, drawn one after another by CTAs that are done with their own.  Which CTA takes
+a part is up to the GPU; what the parts are, and the order in which they merge, is not: outputs are the same in every
+launch, to the last bit.  In a small batch the pool costs more than it evens out, since its parts end, and merge, last.
 """
 
 import heapq
@@ -37,11 +37,12 @@ FEW_PARTS = 8  # up to here the last CTA to arrive merges a row alone; beyond, C
 MAX_SHARES = 2  # merges that one CTA takes a share of: it can be an owner of two rows that others own too
 MIN_TILES = 2  # a batch is spread over fewer CTAs rather than cut into parts below this mean
 
+_SLOTS_PER_CTA = 4
 _PART_COST_TILES = 1.5  # what starting and ending a part costs, in tiles
 _SNAP_TILES = 1.0  # a cut this close to a row's end moves to it
 _PACK_COST_TILES = 1.0
 _PACK_SLACK = 0.1  # by which a bin may exceed the mean, or with a pool stays below it
-_PACK_MIN_USED = 0.95
+_PACK_MIN_USED = 0.95  # of the CTAs
 _PACK_MIN_TILES = 8  # mean tiles of a CTA from which packing is tried: below it the slack is less than a tile
 
 
@@ -73,7 +74,7 @@ def max_records(num_rows: int, num_ctas: int) -> int:
 
 def max_slots(num_ctas: int) -> int:
     """Partial results that no plan exceeds: one that would is not taken; runs need two for each CTA."""
-    return 4 * num_ctas
+    return _SLOTS_PER_CTA * num_ctas
 
 
 def max_counters(num_ctas: int) -> int:
@@ -325,4 +326,4 @@ def _records(parts, pool, tiles, lengths, num_ctas, head_groups):
     for i in range(used):
         if records[i, SEQ] >= 0:
             records[i, NUM_SHARERS] = sharers[records[i, SEQ] * head_groups + records[i, GROUP]]
-    return num_slots <= 4 * num_ctas, records[:used], num_slots, num_counters
+    return num_slots <= _SLOTS_PER_CTA * num_ctas, records[:used], num_slots, num_counters

@@ -41,6 +41,18 @@ def test_a_snapshot_runs_whole_and_is_right(pagesim, snapshot):
         ("decode (general)", 0, 4), ("prefill", 0, 3), ("decode (general)", 1, 4), ("prefill", 1, 3)]
 
 
+def test_tables_that_share_a_prefix_must_say_so(pagesim, tmp_path):
+    rows, lengths = [[5, 1], [5, 0], [2]], [8, 6, 3]
+    from_rows(rows, lengths, 4, 9, shared=True).save(tmp_path / "engine.npz")
+    ended = pagesim("kernel", tmp_path / "engine.npz", *SMALL)
+    assert ended.returncode == 0, ended.stderr
+    assert "17 tokens in 5 blocks of 4, some shared: 4 different ones; pool of 9 blocks" in ended.stdout
+    from_rows(rows, lengths, 4, 9).save(tmp_path / "engine.npz")
+    ended = pagesim("kernel", tmp_path / "engine.npz", *SMALL)
+    assert ended.returncode == 2
+    assert "engine.npz: block 5 is owned twice: by sequence 0 entry 0 and by sequence 1 entry 0" in ended.stderr
+
+
 def test_a_config_is_simulated_and_a_subset_is_stated(pagesim, tmp_path):
     ended = pagesim("kernel", write_experiment(tmp_path), *SMALL, "--sequences", 1)
     assert ended.returncode == 0, ended.stderr

@@ -128,7 +128,8 @@ def test_launches_that_overlap_read_what_the_one_before_wrote(hopper, kernel, le
 
 
 @pytest.mark.parametrize("kernel", ["hopper", "hopper with a pool", "general"])
-@pytest.mark.parametrize("shape", [{}, {"num_kv_heads": 32}, {"block_size": 8}, {"head_dim": 64}, {"q_len": 4}], ids=str)
+@pytest.mark.parametrize("shape", [{}, {"num_kv_heads": 32}, {"block_size": 8}, {"head_dim": 64}, {"q_len": 4}],
+                         ids=str)
 def test_every_launch_gives_the_same_bits(hopper, kernel, shape):
     kernel, *pool = kernel.split(" with a ")
     lengths = np.random.default_rng(7).lognormal(6.5, 1, 64).astype(int) + 4
