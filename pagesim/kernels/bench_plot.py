@@ -30,7 +30,8 @@ def plot(rows: list[Row], path: Path) -> None:
         for key, points in lines.items():
             axes.plot(*zip(*sorted(points), strict=True), marker="o", linestyle="-" if by_size else "",
                       label=" ".join(key))
-        axes.set(title=name, ylabel="share of the read ceiling, %")
+        others = ", ".join(dict.fromkeys(row.workload for row in shown)) if len(panels) > 1 else ""
+        axes.set(title=name or others, ylabel="share of the read ceiling, %")
         if by_size:
             axes.set_xscale("log", base=2)
             axes.set(xlabel="block size, tokens", xticks=sorted({row.block_size for row in shown}))

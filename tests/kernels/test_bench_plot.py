@@ -42,6 +42,11 @@ def test_workloads_over_several_block_sizes_have_a_panel_each(tmp_path, monkeypa
         ("W1", ["8", "16"]), ("W2", ["8", "16"])]
 
 
+def test_workloads_of_one_block_size_beside_others_are_named_over_their_panel(tmp_path, monkeypatch):
+    rows = [row(workload="W1", block_size=size) for size in (8, 16)] + [row(workload=name) for name in ("R1", "R2")]
+    assert [title for title, _, _ in drawn(rows, tmp_path, monkeypatch)] == ["W1", "R1, R2"]
+
+
 def test_workloads_of_one_block_size_stand_side_by_side_and_wrong_kernels_are_left_out(tmp_path, monkeypatch):
     rows = [row(workload="W1"), replace(row(workload="W2", kernel="cudnn"), ceiling_share=0.5),
             replace(row(workload="W1", kernel="flex"), ceiling_share=None)]
