@@ -2,8 +2,8 @@
 
 An SM holds one CTA that works on 8 KV heads at once or two of 4: 16 tokens of 8 heads are 32 KiB.  Warp h computes head
 h alone, so neither softmax nor products move data between warps.  A producer (``hopper_producers``) walks the CTA's
-records (``plan``) and keeps the ring full across their boundaries: the memory pipeline never drains.  Three slots: a
-deeper ring queues more in the memory system and shares bandwidth less evenly, and was slower.
+records (``plan``), then those that it draws, and keeps the ring full across their boundaries: the memory pipeline never
+drains.  Three slots: a deeper ring queues more in the memory system and shares bandwidth less evenly, and was slower.
 """
 
 from triton.experimental import gluon

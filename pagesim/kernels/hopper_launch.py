@@ -74,7 +74,7 @@ def make_shape(q_len: int, num_q_heads: int, num_kv_heads: int, head_dim: int, b
 class PlanBuffer:
     """A plan on the GPU, at addresses that stay: a captured graph reads whatever was uploaded last.
 
-    Holds the counters of merges too, so that one copy both brings the plan and clears them.
+    Holds the counters of the pool and of merges too, so that one copy both brings the plan and clears them.
     """
 
     def __init__(self, max_rows: int, num_ctas: int, device: torch.device | str):
