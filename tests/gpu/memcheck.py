@@ -1,0 +1,63 @@
+"""One small launch of every kernel, to be watched: ``compute-sanitizer --tool memcheck python tests/gpu/memcheck.py``.
+
+With PYTORCH_NO_CUDA_MEMORY_CACHING=1 each tensor is an allocation of its own, so that an access behind it shows.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+HERE = Path(__file__).parent
+sys.path[:0] = map(str, (HERE, HERE.parent, HERE.parent / "kernels", HERE.parents[1]))
+
+import test_gpu_prefill
+import test_mla
+from cases import make_case
+from launching import check, run
+
+from pagesim.kernels.check import compare
+from pagesim.kernels.dispatch import plan_decode
+from pagesim.kernels.plan import make_plan
+
+LENGTHS = [*np.random.default_rng(7).lognormal(6.2, 1, 40).astype(int).tolist(), 0, 1, 17, 9000]
+FP8 = torch.float8_e4m3fn
+
+
+def decode(**shape) -> None:
+    lengths = [length and max(length, shape.get("q_len", 1)) for length in LENGTHS]
+    case = make_case(lengths, **{"num_q_heads": 32, "num_kv_heads": 8, "head_dim": 128} | shape, dtype=torch.bfloat16,
+                     device="cuda")
+    if "cache_dtype" not in shape:
+        plan = plan_decode(case.q, case.k_cache, case.lengths, kernel="hopper", layout="NHD")
+        groups = case.k_cache.shape[2] // plan.shape.HEADS.value
+        for pool_tiles in (8, 10**9):
+            plan.buffer.upload(make_plan(case.lengths, plan.buffer.num_ctas, head_groups=groups, pool_tiles=pool_tiles))
+            check(case, run(case, "hopper", plan=plan))
+    check(case, run(case, "general"))
+    print("decode", shape, flush=True)
+
+
+def prefill() -> None:
+    case = make_case(test_gpu_prefill.LENGTHS, q_len=max(test_gpu_prefill.Q_LENS), num_q_heads=8, num_kv_heads=2,
+                     head_dim=128, dtype=torch.bfloat16, device="cuda")
+    for kernel in ("hopper", "general"):
+        test_gpu_prefill.check(case, test_gpu_prefill.Q_LENS, kernel)
+    print("prefill", flush=True)
+
+
+def mla(dtype: torch.dtype, cache_dtype: torch.dtype | None) -> None:
+    assert compare(*test_mla.run([0, 1, 15, 700, 3000], device="cuda", dtype=dtype, cache_dtype=cache_dtype,
+                                 scale=0.125 if cache_dtype else 1.0, num_heads=40, latent_dim=512, rope_dim=64,
+                                 item=256)).passed
+    print("mla", dtype, cache_dtype, flush=True)
+
+
+if __name__ == "__main__":
+    for shape in ({}, {"num_kv_heads": 32}, {"block_size": 8}, {"head_dim": 64}, {"q_len": 4},
+                  {"cache_dtype": FP8, "k_scale": 0.1, "v_scale": 0.1}):
+        decode(**shape)
+    prefill()
+    for dtypes in ((torch.bfloat16, None), (torch.bfloat16, FP8), (torch.float32, FP8)):
+        mla(*dtypes)
