@@ -36,6 +36,14 @@ assert not uncompiled([Paged()])
 """
 
 
+@pytest.fixture(autouse=True)
+def interruptible():
+    """A run in the background may have been started with Ctrl-C ignored, which children inherit."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def blocks_after_one_step(folder, script=SCRIPT, **environment):
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=folder, capture_output=True, text=True,
