@@ -76,19 +76,21 @@ def _load_pool(records):
 
 @gluon.jit
 def _draw(counter, some, WARPS: gl.constexpr):
-    """Ask for a number; who uses the answer waits for it, so nothing does until ``_drawn``."""
+    """Ask for a number; who uses the answer waits for it, so nothing does until ``_load_next``."""
     lane = gl.arange(0, 32 * WARPS, gl.BlockedLayout([1], [32], [WARPS], [0]))
     # Addresses that differ by lane: for one address Triton would hand the answer round at once.
     return gl.atomic_add(counter + lane, lane * 0 + 1, mask=some & (lane == 0), sem="relaxed")
 
 
 @gluon.jit
-def _drawn(answer, counter, some, pool, pool_size, num_drawers, WARPS: gl.constexpr):
-    """The record that was drawn, -1 when the pool is empty; the last drawer of all leaves the counter at 0."""
+def _load_next(records, following, draws, answer, counter, pool, WARPS: gl.constexpr):
+    """The record that follows, be it drawn; the last drawer of all leaves the counter at 0."""
+    first, size, num_drawers = pool
     lane = gl.arange(0, 32 * WARPS, gl.BlockedLayout([1], [32], [WARPS], [0]))
     number = gl.max(gl.where(lane == 0, answer, -1), 0)
-    gl.store(counter + lane, lane * 0, mask=some & (lane == 0) & (number == pool_size + num_drawers - 1))
-    return gl.where(number < pool_size, pool + number, -1)
+    gl.store(counter + lane, lane * 0, mask=draws & (lane == 0) & (number == size + num_drawers - 1))
+    drawn = gl.where(number < size, first + number, -1)
+    return _load_record(records, gl.where(draws, drawn, following), WARPS)
 
 
 @gluon.jit
@@ -123,7 +125,7 @@ def fetch_boxes(k_desc, v_desc, ring, full, empty, mail, posted, taken, table, r
     letter = gl.to_tensor(0)
     letter_phase = gl.to_tensor(1)
     words, seq, group, first, num_tiles, _, following = _load_record(records, gl.program_id(0), 1)
-    pool, pool_size, num_drawers = _load_pool(records)
+    pool = _load_pool(records)
     id0, id1, id2, id3 = _ids_of_tiles(table, table_stride, seq, first, num_tiles, S)
     answer = _draw(counters, False, 1)
     while seq >= 0:
@@ -161,9 +163,8 @@ def fetch_boxes(k_desc, v_desc, ring, full, empty, mail, posted, taken, table, r
             if t == gl.maximum(num_tiles - AHEAD, 0):
                 answer = _draw(counters, draws, 1)
             if t == gl.maximum(num_tiles - AHEAD + 1, 0):
-                at = _drawn(answer, counters, draws, pool, pool_size, num_drawers, 1)
-                words, seq1, group1, first1, num_tiles1, _, following = _load_record(
-                    records, gl.where(draws, at, following), 1)
+                words, seq1, group1, first1, num_tiles1, _, following = _load_next(
+                    records, following, draws, answer, counters, pool, 1)
             if t == gl.maximum(num_tiles - AHEAD + 2, 0):
                 next0, next1, next2, next3 = _ids_of_tiles(table, table_stride, seq1, first1, num_tiles1, S)
         seq = seq1
@@ -205,7 +206,7 @@ def fetch_tokens(k, v, block_stride, token_stride, head_stride, ring, full, empt
     letter = gl.to_tensor(0)
     letter_phase = gl.to_tensor(1)
     words, seq, group, first, num_tiles, tokens, following = _load_record(records, gl.program_id(0), WARPS)
-    pool, pool_size, num_drawers = _load_pool(records)
+    pool = _load_pool(records)
     end = gl.minimum(tokens, (first + num_tiles) * TILE)
     id0 = _ids_of_tokens(table, table_stride, seq, first * TILE, end, in_tile, num_tiles > 0, S)
     id1 = _ids_of_tokens(table, table_stride, seq, (first + 1) * TILE, end, in_tile, num_tiles > 0, S)
@@ -240,9 +241,8 @@ def fetch_tokens(k, v, block_stride, token_stride, head_stride, ring, full, empt
             if t == gl.maximum(num_tiles - AHEAD, 0):
                 answer = _draw(counters, draws, WARPS)
             if t == gl.maximum(num_tiles - AHEAD + 1, 0):
-                at = _drawn(answer, counters, draws, pool, pool_size, num_drawers, WARPS)
-                words, seq1, group1, first1, num_tiles1, tokens, following = _load_record(
-                    records, gl.where(draws, at, following), WARPS)
+                words, seq1, group1, first1, num_tiles1, tokens, following = _load_next(
+                    records, following, draws, answer, counters, pool, WARPS)
             if t == gl.maximum(num_tiles - AHEAD + 2, 0):
                 end1 = gl.minimum(tokens, (first1 + num_tiles1) * TILE)
                 next0 = _ids_of_tokens(table, table_stride, seq1, first1 * TILE, end1, in_tile, num_tiles1 > 0, S)

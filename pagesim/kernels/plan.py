@@ -161,8 +161,8 @@ def _packs(tiles, num_ctas, pooled):
     """Rows, largest first, each into the emptiest bin: parts (row, first tile, tiles, CTA) in the order of CTAs; pool.
 
     What does not fit fills its bin and the rest waits for its turn again.  With a pool this ends when no bin has room
-    for a part of the pool's size; what is left then is the pool.  In a bin the parts of cut rows come first, so that
-    their merges overlap with streaming.
+    for a part of the pool's size; what is left then is the pool.  In a bin the parts of rows that others hold too come
+    first, so that their merges overlap with streaming.
     """
     mean = (tiles.sum() + _PACK_COST_TILES * tiles.size) / num_ctas
     size = max(mean * (1 - _PACK_SLACK if pooled else 1 + _PACK_SLACK), 1 + _PACK_COST_TILES)
@@ -248,7 +248,7 @@ def _pool(items, behind, heads, piece):
 
 @njit(cache=True)
 def _by_cta(parts, per_row):
-    """Parts in the order of CTAs; of each CTA those of cut rows first, else as they came, largest rows first."""
+    """Parts in the order of CTAs; of each CTA those of rows in several bins first, else as they came, largest first."""
     key = np.empty(len(parts), np.int64)
     for i in range(len(parts)):
         key[i] = parts[i, 3] * 2 + (per_row[parts[i, 0]] == 1)

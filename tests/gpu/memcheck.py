@@ -15,11 +15,9 @@ sys.path[:0] = map(str, (HERE, HERE.parent, HERE.parent / "kernels", HERE.parent
 import test_gpu_prefill
 import test_mla
 from cases import make_case
-from launching import check, run
+from launching import check, plan_with_pool, run
 
 from pagesim.kernels.check import compare
-from pagesim.kernels.dispatch import plan_decode
-from pagesim.kernels.plan import make_plan
 
 LENGTHS = [*np.random.default_rng(7).lognormal(6.2, 1, 40).astype(int).tolist(), 0, 1, 17, 9000]
 FP8 = torch.float8_e4m3fn
@@ -30,11 +28,8 @@ def decode(**shape) -> None:
     case = make_case(lengths, **{"num_q_heads": 32, "num_kv_heads": 8, "head_dim": 128} | shape, dtype=torch.bfloat16,
                      device="cuda")
     if "cache_dtype" not in shape:
-        plan = plan_decode(case.q, case.k_cache, case.lengths, kernel="hopper", layout="NHD")
-        groups = case.k_cache.shape[2] // plan.shape.HEADS.value
         for pool_tiles in (8, 10**9):
-            plan.buffer.upload(make_plan(case.lengths, plan.buffer.num_ctas, head_groups=groups, pool_tiles=pool_tiles))
-            check(case, run(case, "hopper", plan=plan))
+            check(case, run(case, "hopper", plan=plan_with_pool(case, pool_tiles)))
     check(case, run(case, "general"))
     print("decode", shape, flush=True)
 

@@ -7,10 +7,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 pytest.importorskip("triton", reason="triton is not installed: pip install 'pagesim[kernel]' on Linux")
 
 from cases import make_case
-from launching import check, run
+from launching import check, plan_with_pool, run
 
 from pagesim.kernels.dispatch import paged_decode, plan_decode, why_general
-from pagesim.kernels.plan import NUM_PARTS, POOL_SIZE, make_plan
+from pagesim.kernels.plan import NUM_PARTS, POOL_SIZE
 
 pytestmark = pytest.mark.gpu
 
@@ -135,11 +135,11 @@ def test_every_launch_gives_the_same_bits(hopper, kernel, shape):
     lengths = np.random.default_rng(7).lognormal(6.5, 1, 64).astype(int) + 4
     case = make_case(lengths.tolist(), **{"num_q_heads": 32, "num_kv_heads": 8, "head_dim": 128} | shape,
                      dtype=torch.bfloat16, device="cuda")
-    plan = plan_decode(case.q, case.k_cache, case.lengths, kernel=kernel, layout="NHD")
     if pool:
-        head_groups = case.k_cache.shape[2] // plan.shape.HEADS.value
-        plan.buffer.upload(make_plan(case.lengths, plan.buffer.num_ctas, head_groups=head_groups, pool_tiles=8))
+        plan = plan_with_pool(case, 8)
         assert plan.buffer.records[0, POOL_SIZE] > 0
+    else:
+        plan = plan_decode(case.q, case.k_cache, case.lengths, kernel=kernel, layout="NHD")
     table_lengths = case.lengths_tensor()
     outs = torch.full((50, *case.q.shape), float("nan"), dtype=case.q.dtype, device="cuda")
     first = run(case, kernel, plan=plan)
