@@ -1,15 +1,12 @@
 """The Python API: what ``pagesim simulate`` does, as one function that returns values."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pagesim.case import Case, Experiment
 from pagesim.experiment import Simulation, run_experiment
 
-if TYPE_CHECKING:
-    from pagesim.config import Case, Experiment
 
-
-def simulate(what: "str | Path | Case | Experiment", overrides: tuple[str, ...] = (), *, jobs: int = 1,
+def simulate(what: str | Path | Case | Experiment, overrides: tuple[str, ...] = (), *, jobs: int = 1,
              folder: str | Path | None = None) -> Simulation:
     """Run a config file, an experiment or one case of it.
 

@@ -7,20 +7,21 @@ from dataclasses import asdict
 
 import numpy as np
 
-from pagesim.allocators.spec import Contiguous, Paged
-from pagesim.engine.result import PARTS, STATUSES, WAIT_CAUSES, WINDOWS, Column, Histograms, Requests, Result
+from pagesim.allocators import Spec, kind_of
+from pagesim.core.histogram import bin_edges
+from pagesim.core.ledger import HELD, PARTS, grouped
+from pagesim.engine.result import (
+    STATUSES, WAIT_CAUSES, WINDOWS, Column, Histograms, Requests, Result, Status, Window)
 from pagesim.errors import PagesimError
 from pagesim.trace.trace import Trace
 
 LATENCIES = ("queue", "ttft", "tpot", "e2e")
 PERCENTILES = (50, 90, 99)
 
-_COMPLETED = STATUSES.index("completed")
-_BUSY = WINDOWS.index("busy")
-_RUN = WINDOWS.index("run")
+_HELD = slice(Column.TOKEN_STATES, Column.TOKEN_STATES + len(HELD))
 
 
-def metrics(result: Result, trace: Trace, allocator: Contiguous | Paged) -> dict:
+def metrics(result: Result, trace: Trace, allocator: Spec) -> dict:
     """All figures of one run; those without a window are over ``busy``.
 
     Args:
@@ -31,10 +32,10 @@ def metrics(result: Result, trace: Trace, allocator: Contiguous | Paged) -> dict
     Raises:
         PagesimError: requests of the trace are missing from the result.
     """
-    busy = result.integrals[_BUSY]
+    busy = result.integrals[Window.BUSY]
     shares = {window: ledger(row, result.capacity_slots) for window, row in zip(WINDOWS, result.integrals)}
     return {
-        "allocator": {"kind": type(allocator).__name__.lower(), **asdict(allocator)},
+        "allocator": {"kind": kind_of(allocator).name, **asdict(allocator)},
         "requests": request_counts(result.requests.status, len(trace)),
         "time": times(result),
         "ledger": shares,
@@ -106,13 +107,7 @@ def sosp23(shares: dict[str, float] | None) -> dict[str, float] | None:
     """
     if shares is None:
         return None
-    others = ("rounding", "cached", "stranded", "idle", "remainder")
-    return {
-        "token_states": shares["token_states"],
-        "reserved": shares["reserved"],
-        "internal": shares["overreserved"],
-        "external_and_others": sum(shares[part] for part in others),
-    }
+    return grouped(shares, "sosp23")
 
 
 def means(window: np.ndarray) -> dict[str, float | None]:
@@ -125,7 +120,7 @@ def means(window: np.ndarray) -> dict[str, float | None]:
 
 def allocated(window: np.ndarray) -> float:
     """Slot-seconds owned by sequences: token states + reserved + overreserved + rounding."""
-    return float(window[Column.TOKEN_STATES:Column.ROUNDING + 1].sum())
+    return float(window[_HELD].sum())
 
 
 def internal_fragmentation(window: np.ndarray) -> float | None:
@@ -150,8 +145,8 @@ def external_fragmentation(window: np.ndarray) -> dict[str, float | None]:
 
 def throughput(result: Result) -> dict[str, float | None]:
     """Requests completed and tokens sampled per second of the run; with a warm-up, of what follows it."""
-    seconds = result.integrals[_RUN, Column.TIME]
-    done = result.requests.status == _COMPLETED
+    seconds = result.integrals[Window.RUN, Column.TIME]
+    done = result.requests.status == Status.COMPLETED
     if result.warmup_s > 0:
         # The window starts with a step; a request that ended just then ended in the step before.  The tolerance is far
         # below a step.
@@ -169,7 +164,7 @@ def latencies(requests: Requests, output_tokens: np.ndarray, warmup_s: float) ->
     only of requests with more than one; e2e = finish - arrival.  One is computed at a time, in place: a trace may have
     tens of millions of requests.
     """
-    chosen = requests.status == _COMPLETED
+    chosen = requests.status == Status.COMPLETED
     if warmup_s > 0:
         chosen &= requests.arrival_s >= warmup_s
     times_s = {"queue": requests.first_scheduled_s, "ttft": requests.first_token_s, "e2e": requests.finish_s}
@@ -199,9 +194,5 @@ def summary(values: np.ndarray) -> dict[str, float | None]:
 
 def histograms(counts: Histograms) -> dict[str, list | None]:
     """Each as rows ``[low, high, count]`` of its bins that are not empty; a bin holds low <= value < high."""
-    return {name: None if bins is None else [[*_bin_edges(k), bins[k].item()] for k in np.flatnonzero(bins).tolist()]
+    return {name: None if bins is None else [[*bin_edges(k), bins[k].item()] for k in np.flatnonzero(bins).tolist()]
             for name, bins in vars(counts).items()}
-
-
-def _bin_edges(k: int) -> tuple[int, int]:
-    return (0, 1) if k == 0 else (2 ** (k - 1), 2**k)

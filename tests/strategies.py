@@ -1,40 +1,28 @@
 """Random small runs over everything that a user can choose."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from hypothesis import strategies as st
+from hypothesis.vendor import pretty
 
-from pagesim.allocators.spec import PLACEMENTS, RESERVES, REUSES, Contiguous, Paged
-from pagesim.engine.rules import Durations, Linear, Roofline, Scheduling
+from pagesim.allocators import Contiguous, Paged
+from pagesim.allocators.contiguous import RESERVES
+from pagesim.allocators.holes import PLACEMENTS
+from pagesim.engine.durations import Durations, Linear, Roofline
+from pagesim.engine.scheduling import Scheduling
+from pagesim.engine.setup import Setup
 from pagesim.trace.trace import Trace
 
 
-@dataclass(frozen=True)
-class Setup:
-    """The arguments of a run."""
+def shown(made: Setup, printer, cycle) -> None:
+    """How hypothesis shows a failing run: as what can be pasted into a test."""
+    columns = {name: getattr(made.trace, name) for name in
+               ("arrival_s", "prompt_tokens", "output_tokens", "max_tokens", "num_samples")}
+    trace = ", ".join(f"{name}={column.tolist()}" for name, column in columns.items() if column is not None)
+    rest = {name: value for name, value in vars(made).items() if name != "trace"}
+    printer.text(f"setup({trace}, {', '.join(f'{name}={value!r}' for name, value in rest.items())})")
 
-    trace: Trace
-    allocator: Contiguous | Paged
-    capacity_slots: int
-    max_model_len: int
-    scheduling: Scheduling
-    durations: Durations
-    closed_users: int | None = None
-    until_s: float | None = None
-    warmup_s: float = 0.0
 
-    def make(self, run_class):
-        return run_class(self.trace, self.allocator, self.capacity_slots, self.max_model_len, self.scheduling,
-                         self.durations, closed_users=self.closed_users, until_s=self.until_s, warmup_s=self.warmup_s)
-
-    def _repr_pretty_(self, printer, cycle) -> None:
-        """How hypothesis shows a failing run: as what can be pasted into a test."""
-        columns = {name: getattr(self.trace, name) for name in
-                   ("arrival_s", "prompt_tokens", "output_tokens", "max_tokens", "num_samples")}
-        trace = ", ".join(f"{name}={column.tolist()}" for name, column in columns.items() if column is not None)
-        rest = {name: value for name, value in vars(self).items() if name != "trace"}
-        printer.text(f"setup({trace}, {', '.join(f'{name}={value!r}' for name, value in rest.items())})")
+pretty.for_type_by_name(Setup.__module__, "Setup", shown)
 
 
 def setup(prompt_tokens, output_tokens, arrival_s=None, max_tokens=None, num_samples=None, **rest) -> Setup:
@@ -78,7 +66,7 @@ def one_in(draw, number: int) -> bool:
 
 
 def paged() -> st.SearchStrategy[Paged]:
-    return st.builds(Paged, st.sampled_from((1, 1, 2, 3, 4, 16)), st.sampled_from(REUSES),
+    return st.builds(Paged, st.sampled_from((1, 1, 2, 3, 4, 16)), st.sampled_from(("lifo", "fifo")),
                      st.sampled_from((0.0, 0.0, 0.0, 0.05, 0.2, 0.6)))
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagesim.allocators.spec import Contiguous, Paged
+from pagesim.allocators import Contiguous, Paged
 from pagesim.engine.result import (
     PARTS,
     STATUSES,

@@ -1,96 +1,154 @@
 """What the engine asks of an allocator, whichever it is.
 
-Each function takes the allocator's state first and is chosen by the state's type: at compile time inside the engine (no
-price at run time), by a dictionary in plain Python.  A new allocator is a module with these functions and one entry in
-``_MODULES``.  A refusal changes nothing.  An allocator knows no clock, no queue and, but for reservations, no output
-length.
+A function takes the allocator's memory first and is chosen by its type: at compile time inside the engine (no price at
+run time), by the table of kinds in plain Python.  A refusal changes nothing.  An allocator knows no clock, no queue
+and, but for reservations, no output length.
 """
 
-from numba.extending import overload
-
-from pagesim.allocators import arena, pool
+from pagesim.allocators import KINDS
 from pagesim.core.jit import INLINE_OPTIONS
 
-_MODULES = {pool.Pool: pool, arena.Arena: arena}
+_MODULES = {kind.memory: kind.module for kind in KINDS}
 
 
-def reservation(state, prompt, output, limit, known):
-    """Slots that a sequence asks for at admission, before rounding; ``limit`` is its max_tokens, 0 for none."""
-    return _MODULES[type(state)].reservation(state, prompt, output, limit, known)
+# Compiled into the loop.
 
 
-def fits(state, asked, copies, running):
-    """Whether ``copies`` sequences that ask for ``asked`` slots each could be admitted beside ``running`` others."""
-    return _MODULES[type(state)].fits(state, asked, copies, running)
+def fits(memory, ask, running):
+    """Whether the sequences of ``ask`` could be admitted beside ``running`` others."""
+    return _MODULES[type(memory)].fits(memory, ask, running)
 
 
-def fits_empty(state, asked, copies):
-    """The same with nothing admitted at all."""
-    return _MODULES[type(state)].fits_empty(state, asked, copies)
+def fits_empty(memory, ask):
+    """The same with nothing admitted at all, and whether one of them could reach its end alone."""
+    return _MODULES[type(memory)].fits_empty(memory, ask)
 
 
-def admit(state, row, asked, tokens, step):
-    """Give ``row`` its region of ``asked`` slots (contiguous) or the blocks of ``tokens`` tokens (paged); they fit."""
-    return _MODULES[type(state)].admit(state, row, asked, tokens, step)
+def reservation(memory, ask):
+    """Slots that one of them asks for, before rounding."""
+    return _MODULES[type(memory)].reservation(memory, ask)
 
 
-def extend(state, row, stored, tokens, step):
+def admit(memory, row, ask, tokens, step):
+    """Give ``row`` what one of them gets when it stores ``tokens`` tokens; it fits."""
+    return _MODULES[type(memory)].admit(memory, row, ask, tokens, step)
+
+
+def extend(memory, row, stored, tokens, step):
     """Make room for ``tokens`` tokens in ``row``, which stores ``stored``; returns tokens copied, -1 for a refusal."""
-    return _MODULES[type(state)].extend(state, row, stored, tokens, step)
+    return _MODULES[type(memory)].extend(memory, row, stored, tokens, step)
 
 
-def release(state, row, step):
+def release(memory, row, step):
     """Take back all that ``row`` holds."""
-    return _MODULES[type(state)].release(state, row, step)
+    return _MODULES[type(memory)].release(memory, row, step)
 
 
-def asked_slots(state, row):
-    """Slots that ``row`` asked for, before rounding: the tokens it can store without ``extend``."""
-    return _MODULES[type(state)].asked_slots(state, row)
+def room_tokens(memory, row):
+    """Tokens that ``row`` can store in all without ``extend``."""
+    return _MODULES[type(memory)].room_tokens(memory, row)
 
 
-def allocated_slots(state, row):
+def asked_slots(memory, row):
+    """Slots that ``row`` asked for, before rounding."""
+    return _MODULES[type(memory)].asked_slots(memory, row)
+
+
+def allocated_slots(memory, row):
     """Slots that ``row`` holds."""
-    return _MODULES[type(state)].allocated_slots(state, row)
+    return _MODULES[type(memory)].allocated_slots(memory, row)
 
 
-def units(state, row):
-    """What a swap of ``row`` moves: blocks (paged) or slots (contiguous)."""
-    return _MODULES[type(state)].units(state, row)
+def units(memory, row):
+    """What a swap of ``row`` moves, in units."""
+    return _MODULES[type(memory)].units(memory, row)
 
 
-def free_slots(state):
+def unit_slots(memory):
+    """Slots of a unit: of a block, or 1 in an arena."""
+    return _MODULES[type(memory)].unit_slots(memory)
+
+
+def free_slots(memory):
     """Slots without an owner; those outside any block are not counted."""
-    return _MODULES[type(state)].free_slots(state)
+    return _MODULES[type(memory)].free_slots(memory)
 
 
-def hole_stats(state, asked):
-    """(holes, slots of the largest, slots of holes that regions of ``asked`` slots could use); zeros where paged."""
-    return _MODULES[type(state)].hole_stats(state, asked)
+def has_holes(memory):
+    """Whether free slots can be of no use for where they lie; a constant, so that the other loop is without them."""
+    return _MODULES[type(memory)].has_holes(memory)
 
 
-def age_holes(state, seconds):
+def hole_stats(memory, asked):
+    """(holes, slots of the largest, slots of holes that regions of ``asked`` slots could use)."""
+    return _MODULES[type(memory)].hole_stats(memory, asked)
+
+
+def age_holes(memory, seconds):
     """Let ``seconds`` pass over the holes as they are, for their histogram."""
-    return _MODULES[type(state)].age_holes(state, seconds)
+    return _MODULES[type(memory)].age_holes(memory, seconds)
 
 
-def forget(state):
+def forget(memory):
     """Reset histograms and counters after a warm-up; ownership stays."""
-    return _MODULES[type(state)].forget(state)
+    return _MODULES[type(memory)].forget(memory)
 
 
-_FUNCTIONS = (reservation, fits, fits_empty, admit, extend, release, asked_slots, allocated_slots, units, free_slots,
-              hole_stats, age_holes, forget)
+_COMPILED = (fits, fits_empty, reservation, admit, extend, release, room_tokens, asked_slots, allocated_slots, units,
+             unit_slots, free_slots, has_holes, hole_stats, age_holes, forget)
 
 
-def _compile(name):
-    """What numba compiles for ``name``: the function of the allocator whose state is the first argument."""
+# Asked from Python, of a run as it stands.
 
-    def choose(state, *arguments):
-        return getattr(_MODULES[state.instance_class], name)
+
+def num_units(memory):
+    return _MODULES[type(memory)].num_units(memory)
+
+
+def ids(memory, row):
+    """The units that ``row`` holds, in the order of its tokens; an array of integers."""
+    return _MODULES[type(memory)].ids(memory, row)
+
+
+def moves(memory, seen, serial, owner):
+    """What changed hands since ``seen``, which is None at first: then all was free.
+
+    Args:
+        serial, owner: of each row, int64, shape (rows,); ``serial`` is new with each admission.
+
+    Returns:
+        What was given back and what was taken, each int64 of shape (n, 3): first unit, number of units, new owner; and
+        what to pass as ``seen`` next time.
+    """
+    return _MODULES[type(memory)].moves(memory, seen, serial, owner)
+
+
+def histograms(memory):
+    """Histograms by their names in ``Result.histograms``."""
+    return _MODULES[type(memory)].histograms(memory)
+
+
+def counters(memory):
+    """Counters by their names in ``Result.counters``."""
+    return _MODULES[type(memory)].counters(memory)
+
+
+# A module also answers of a spec: ``make(spec, capacity_slots, demand)`` its memory, ``name(spec)`` a short name,
+# ``slots_of_a_unit(spec)``, and ``check(spec, trace)``, which raises InputError for a trace that it cannot serve.
+
+
+def tell_numba() -> None:
+    """Let numba choose these functions by the type of the memory, where compiled code calls them."""
+    from numba.extending import overload
+
+    for function in _COMPILED:
+        overload(function, strict=False, jit_options=INLINE_OPTIONS)(_choice(function.__name__))
+
+
+def _choice(name):
+    """What numba compiles for ``name``: the function of the allocator whose memory is the first argument."""
+
+    def choose(memory, *arguments):
+        return getattr(_MODULES[memory.instance_class], name)
 
     return choose
-
-
-for _function in _FUNCTIONS:
-    overload(_function, strict=False, jit_options=INLINE_OPTIONS)(_compile(_function.__name__))

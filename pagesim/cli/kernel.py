@@ -140,7 +140,6 @@ def _tables(source: Path, case: str | None, overrides: tuple[str, ...], when: st
 
 def _case(source: Path, name: str | None, overrides: tuple[str, ...]) -> "tuple[Case, Path | None]":
     """The case of a config, or of a run folder, whose resolved config gives the same run again, and its folder."""
-    from pagesim.allocators.spec import Paged
     from pagesim.config import load
 
     configs = [source]
@@ -148,7 +147,7 @@ def _case(source: Path, name: str | None, overrides: tuple[str, ...]) -> "tuple[
         configs = sorted(source.glob("cases/*/config.yaml")) or [source / "config.yaml"]
     cases = [(case, config.parent) for config in configs for case in load(config, overrides).cases]
     if name is None:
-        fitting = cases if len(cases) == 1 else [each for each in cases if isinstance(each[0].allocator, Paged)]
+        fitting = cases if len(cases) == 1 else [each for each in cases if each[0].capacity.block_size is not None]
     else:
         fitting = [each for each in cases if each[0].name == name]
     if len(fitting) != 1:

@@ -80,7 +80,7 @@ def _run(experiment: "Experiment", format: Format, output: Path | None, jobs: in
     from pagesim.cli.first_use import compile_first
     from pagesim.cli.progress import progress_display
     from pagesim.experiment import run_experiment
-    from pagesim.experiment import notes
+    from pagesim.report import notes
 
     readable = format in (Format.table, Format.markdown) and not quiet
     if readable:

@@ -98,7 +98,7 @@ def _room(room: "Room") -> dict:
 
 def _print(answer: "Size") -> None:
     from pagesim.cli.console import print_tables
-    from pagesim.experiment import notes
+    from pagesim.report import notes
 
     rooms = answer.pools or (answer.arena,)
     print("\n".join([_source_line(answer), *notes.capacity_lines(rooms), *_vllm_note(answer)]) + "\n", flush=True)

@@ -29,7 +29,7 @@ def watch(
     require("watch", "watch", "textual")
     from pagesim.cli.first_use import compile_first
     from pagesim.config import load
-    from pagesim.experiment.case import start
+    from pagesim.experiment.attempt import start
     from pagesim.watch.app import WatchApp
     from pagesim.watch.player import Player
 

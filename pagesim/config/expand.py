@@ -4,7 +4,7 @@ from itertools import groupby
 
 import yaml
 
-from pagesim.config.case import Case, Experiment
+from pagesim.case import Case, Experiment
 
 
 def expanded(experiment: Experiment) -> str:

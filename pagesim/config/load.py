@@ -4,17 +4,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pagesim.allocators.spec import Contiguous, Paged
-from pagesim.config.case import Case, Experiment
+from pagesim.allocators import kind_of
+from pagesim.case import Case, Experiment
 from pagesim.config.check import check, positioned
 from pagesim.config.document import Document, Place, Problem, parse
 from pagesim.config.overrides import Override, assignment, overridden
 from pagesim.config.resolve import case
-from pagesim.config.schema import Config
+from pagesim.config.schema import DEFAULT_ALLOCATORS, Config
 from pagesim.config.sweep import variants
 from pagesim.errors import ConfigError
-
-_DEFAULT_ALLOCATORS = ({"kind": "contiguous"}, {"kind": "paged"})
 
 
 def load(path: str | Path, overrides: Sequence[str | Override] = (), *, need_trace: bool = True) -> Experiment:
@@ -72,7 +70,7 @@ def empty(name: str) -> Document:
 
 def _with_default_allocators(document: Document) -> Document:
     """So that ``--set allocators.1.block_size=32`` finds them."""
-    document.data.setdefault("allocators", list(_DEFAULT_ALLOCATORS))
+    document.data.setdefault("allocators", [{"kind": kind} for kind in DEFAULT_ALLOCATORS])
     return document
 
 
@@ -93,15 +91,4 @@ def _name(made: Case, swept: dict[str, object], document: Document) -> str:
     varied = {key: value for key, value in swept.items() if len(document.data["sweep"][key]) > 1}
     short = [key.rsplit(".", 1)[-1] for key in varied]
     suffix = [f"{key if short.count(last) > 1 else last}={value}" for (key, value), last in zip(varied.items(), short)]
-    return " ".join([_allocator_name(made.allocator), *suffix])
-
-
-def _allocator_name(allocator: Contiguous | Paged) -> str:
-    if isinstance(allocator, Paged):
-        parts = ["paged", allocator.block_size]
-        parts += ["fifo"] if allocator.reuse == "fifo" else []
-        parts += [f"watermark={allocator.watermark}"] if allocator.watermark else []
-    else:
-        parts = ["contiguous", allocator.reserve, allocator.placement]
-        parts += [f"growth={allocator.growth}"] if allocator.reserve == "grow" and allocator.growth != 1.5 else []
-    return " ".join(map(str, parts))
+    return " ".join([kind_of(made.allocator).module.name(made.allocator), *suffix])

@@ -7,10 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pagesim import catalog
 from pagesim.config.schema import Measured, Memory
 from pagesim.config.sizing import Sized
-from pagesim.engine.rules import Linear
+from pagesim.engine.durations import BANDWIDTH_SHARE, COMPUTE_SHARE, Linear
 from pagesim.errors import InputError
-
-BANDWIDTH_SHARE, COMPUTE_SHARE = 0.8, 0.6    # of the data sheet's, as in the roofline
 
 # durations=null, because a config that cannot read its bench.json could not be simulated for new tables either.
 _WAY_OUT = ("measure this model's own tables, pagesim bench-kernel CONFIG --set durations=null -o DIR, or use "

@@ -3,14 +3,14 @@
 from os.path import abspath, join, normpath
 
 from pagesim import catalog
-from pagesim.config.case import Case, TraceOptions
+from pagesim.case import Case, TraceOptions
 from pagesim.config.measured import measured
 from pagesim.config.schema import Config, Gamma, KvBytes, Measured, Memory, RooflineKeys, SchedulingKeys
 from pagesim.config.sizing import GPU_MEMORY_UTILIZATION, Findings, Sized
-from pagesim.engine.rules import Durations, Linear, Roofline, Scheduling
+from pagesim.engine.durations import Durations, Linear, Roofline
+from pagesim.engine.scheduling import Scheduling
 from pagesim.errors import InputError
 
-MAX_NUM_BATCHED_TOKENS = 8192
 SWAP_SPACE_BYTES = 4 * 2**30     # vLLM's, while it had a swap space
 STEP_S = 0.03
 PCIE_SHARE = 0.8                 # of the data sheet's, in practice
@@ -25,7 +25,7 @@ def case(config: Config, number: int, name: str, directory: str) -> tuple[Case |
     capacity = scheduling = durations = None
     if not findings:
         with findings.at("allocators", number):
-            capacity = sized.capacity(getattr(allocator, "block_size", None))
+            capacity = sized.capacity(getattr(keys, "block_size", None))
         with findings.at("scheduling"):
             scheduling = _scheduling(config, sized)
         with findings.at("durations"):
@@ -58,7 +58,9 @@ def _scheduling(config: Config, sized: Sized) -> Scheduling:
     keys = config.scheduling
     budget = keys.max_num_batched_tokens
     if budget is None:
-        budget = MAX_NUM_BATCHED_TOKENS if keys.chunked_prefill else max(MAX_NUM_BATCHED_TOKENS, sized.max_model_len)
+        budget = Scheduling.max_num_batched_tokens
+        if not keys.chunked_prefill:
+            budget = max(budget, sized.max_model_len)
     if not keys.chunked_prefill and budget < sized.max_model_len:
         raise InputError(f"max_num_batched_tokens {budget} is less than max_model_len {sized.max_model_len}, so a long "
                          "prompt could never be computed in one step; raise it, or set chunked_prefill: true")

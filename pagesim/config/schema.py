@@ -1,17 +1,20 @@
 """The keys of a config file, their types and defaults.  What they mean together is decided in ``resolve``."""
 
 import ast
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Union
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo, create_model, model_validator)
 
 from pagesim import catalog
-from pagesim.allocators.spec import PLACEMENTS, RESERVES, REUSES, Contiguous, Paged
+from pagesim.allocators import KINDS, Kind, Spec
 from pagesim.catalog import find_model
 from pagesim.catalog.models import KV_CACHE_DTYPES, WEIGHT_DTYPES, dtype_name
 from pagesim.config.values import Bytes, Count, Flag, Real
-from pagesim.engine.rules import Linear, Scheduling
+from pagesim.engine.durations import Linear
+from pagesim.engine.scheduling import Preemption, Scheduling
 from pagesim.errors import InputError
 
 
@@ -154,12 +157,12 @@ class Memory(Keys):
 
 
 class SchedulingKeys(Keys):
-    max_num_seqs: Count = 256
+    max_num_seqs: Count = Scheduling.max_num_seqs
     max_num_batched_tokens: Count | None = None
     """8192; without chunked prefill at least max_model_len."""
-    chunked_prefill: Flag = True
-    preemption: Literal["recompute", "swap"] = "recompute"
-    reserve_full_isl: Flag = True
+    chunked_prefill: Flag = Scheduling.chunked_prefill
+    preemption: Preemption = Scheduling.preemption
+    reserve_full_isl: Flag = Scheduling.reserve_full_isl
     """Admit a prompt only when all of it fits, though its first chunk takes less."""
     swap_space: Bytes | None = None
     """Host memory that swapped blocks may fill; 4GiB as in vLLM."""
@@ -226,39 +229,32 @@ class Measured(Keys):
     """Where memory does not name it."""
 
 
-class ContiguousKeys(Keys):
-    kind: Literal["contiguous"]
-    reserve: Literal[RESERVES] = "max_model_len"
-    placement: Literal[PLACEMENTS] = "first_fit"
-    growth: Real = 1.5
-    """Factor by which reserve: grow extends a region."""
+class AllocatorKeys(Keys):
+    """The keys of a kind of allocator: the fields of its spec."""
+
+    kind: str
 
     @model_validator(mode="after")
-    def _possible(self) -> "ContiguousKeys":
+    def _possible(self) -> "AllocatorKeys":
         self.spec()
         return self
 
-    def spec(self) -> Contiguous:
-        return Contiguous(self.reserve, self.placement, self.growth)
+    def spec(self) -> Spec:
+        return _KINDS[self.kind].spec(**{name: value for name, value in self if name != "kind"})
 
 
-class PagedKeys(Keys):
-    kind: Literal["paged"]
-    block_size: Count = 16
-    reuse: Literal[REUSES] = "lifo"
-    watermark: Real = 0.0
-    """Share of the blocks kept free at an admission while something runs."""
-
-    @model_validator(mode="after")
-    def _possible(self) -> "PagedKeys":
-        self.spec()
-        return self
-
-    def spec(self) -> Paged:
-        return Paged(self.block_size, self.reuse, self.watermark)
+_KINDS = {kind.name: kind for kind in KINDS}
+_FORMS = {int: Count, float: Real, bool: Flag}
 
 
-Allocator = Annotated[ContiguousKeys | PagedKeys, Field(discriminator="kind")]
+def _allocator_keys(kind: Kind) -> type[AllocatorKeys]:
+    keys = {each.name: (_FORMS.get(each.type, each.type), each.default) for each in fields(kind.spec)}
+    return create_model(f"{kind.spec.__name__}Keys", __base__=AllocatorKeys, kind=(Literal[kind.name], ...), **keys)
+
+
+DEFAULT_ALLOCATORS = ("contiguous", "paged")
+_KEYS = {kind.name: _allocator_keys(kind) for kind in KINDS}
+Allocator = Annotated[Union[tuple(_KEYS.values())], Field(discriminator="kind")]  # noqa: UP007 - made from a table
 DurationKeys = Annotated[Fixed | LinearKeys | RooflineKeys | Measured, Field(discriminator="kind")]
 
 
@@ -271,7 +267,7 @@ class Sizing(Keys):
     max_model_len: AtLeast1 | None = None
     """Longest prompt and output together; the model's own maximum as a default."""
     allocators: Annotated[list[Allocator], Field(min_length=1)] = [
-        ContiguousKeys(kind="contiguous"), PagedKeys(kind="paged")]
+        _KEYS[kind](kind=kind) for kind in DEFAULT_ALLOCATORS]
 
 
 class Config(Sizing):
@@ -287,16 +283,23 @@ class Config(Sizing):
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a config file, each key with the sentence that stands under it in this file.
+    """The JSON Schema of a config file, each key with the sentence that stands under it in the sources.
 
     pydantic would read them too, but in every run, at a tenth of the time that a start takes.
     """
     schema = Config.model_json_schema()
     described = {**schema["$defs"], "Config": schema, "Sizing": schema}
-    for node in ast.parse(Path(__file__).read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ClassDef) and node.name in described:
-            properties = described[node.name]["properties"]
+    _describe(described, __file__, "")
+    for kind in KINDS:
+        _describe(described, kind.module.__file__, "Keys")
+    return schema
+
+
+def _describe(described: dict[str, Any], source: str, suffix: str) -> None:
+    """Give the classes in a source file, whose names there lack the suffix, the sentences under their fields."""
+    for node in ast.parse(Path(source).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef) and node.name + suffix in described:
+            properties = described[node.name + suffix]["properties"]
             for key, below in zip(node.body, node.body[1:]):
                 if isinstance(key, ast.AnnAssign) and isinstance(below, ast.Expr):
-                    properties[key.target.id]["description"] = ast.literal_eval(below.value)
-    return schema
+                    properties[key.target.id]["description"] = " ".join(ast.literal_eval(below.value).split())

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pagesim.allocators.spec import Paged
-from pagesim.config.case import Capacity
+from pagesim.case import Capacity
 from pagesim.config.check import check, positioned
 from pagesim.config.document import Document
 from pagesim.config.load import raise_all
@@ -105,10 +104,11 @@ def _sized(document: Document, directory: str) -> tuple[Config, Sized, list[Capa
     findings = Findings()
     sized = Sized(config, findings)
     pools: dict[int, Capacity] = {}
-    for number, allocator in enumerate([] if findings else [keys.spec() for keys in config.allocators]):
+    sizes = [] if findings else [getattr(keys, "block_size", None) for keys in config.allocators]
+    for number, block_size in enumerate(sizes):
         with findings.at("allocators", number):
-            if isinstance(allocator, Paged):
-                pools[allocator.block_size] = sized.capacity(allocator.block_size)
+            if block_size is not None:
+                pools[block_size] = sized.capacity(block_size)
     raise_all(positioned(looked_at, path, message) for path, message in findings)
     return config, sized, list(pools.values())
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from pagesim import catalog
-from pagesim.config.case import Capacity
+from pagesim.case import Capacity
 from pagesim.config.document import Path
 from pagesim.config.schema import KvBytes, Sizing
 from pagesim.errors import InputError

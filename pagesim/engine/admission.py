@@ -1,96 +1,90 @@
 """② Admissions from the queue's head, in strict order, until something stops them."""
 
-from pagesim.allocators.contract import admit, allocated_slots, asked_slots, fits, free_slots
-from pagesim.core.jit import COLD, HOT
-from pagesim.engine.queue import head, reserved_for
-from pagesim.engine.running import compute, start_decoding
-from pagesim.engine.state import (
-    ALLOCATED, ASKED, FIRST, FIRST_PARTIAL, HOST_UNITS, LAST, NEXT_FRESH, NOW, NUM_RETURNING, NUM_UNUSED, PINNED,
-    RUNNING, SERIAL, STALE, STEP, STEP_ADMITTED, STEP_DECODE, STEP_MOVED, STEP_PREFILL, SWAPPED, TOKEN_STATES, WAITING,
-    WAIT_CAUSE)
+import numpy as np
 
-MEMORY, FRAGMENTATION, SEQUENCES, BUDGET, PREEMPTION = range(5)  # result.WAIT_CAUSES
+from pagesim.allocators.contract import (
+    admit, allocated_slots, asked_slots, fits, free_slots, has_holes, reservation, unit_slots)
+from pagesim.core.jit import COLD, HOT
+from pagesim.core.ledger import store, take
+from pagesim.engine.queue import head, pop
+from pagesim.engine.result import Cause
+from pagesim.engine.running import compute, start_decoding
 
 
 @HOT
-def admit_waiting(state, allocator, left):
-    """Admit from the queue's head, in strict order, until something stops it."""
-    n, rules = state.n, state.rules
-    while n[WAITING] > 0:
-        request, known, stored, kept, copies = head(state)
-        todo = known - stored
+def admit_waiting(state, memory, left):
+    """Admit from the queue's head, in strict order, until something stops it; ``left`` is the step's budget."""
+    run, rules, work = state.run, state.rules, state.work
+    while run.waiting > 0:
+        ask = head(state, memory, left)
+        todo = ask.known - ask.stored
         if left == 0:
-            n[WAIT_CAUSE] = BUDGET
+            state.head.cause = Cause.BUDGET
             return
-        if n[RUNNING] + copies > rules.max_num_seqs:
-            n[WAIT_CAUSE] = SEQUENCES
+        if run.running + ask.copies > rules.max_num_seqs:
+            state.head.cause = Cause.MAX_NUM_SEQS
             return
-        if not rules.chunked_prefill and copies * todo > left:
-            n[WAIT_CAUSE] = BUDGET
+        if not rules.chunked_prefill and ask.copies * todo > left:
+            state.head.cause = Cause.BUDGET
             return
-        asked, many = reserved_for(state, allocator, request, known), copies
-        if not rules.whole_sequence and kept == 0:
-            asked, many = _slots_of_chunks(rules.unit_slots, todo, copies, left), 1
-        if not fits(allocator, asked, many, n[RUNNING]):
-            n[WAIT_CAUSE] = FRAGMENTATION if rules.contiguous and free_slots(allocator) >= asked * many else MEMORY
+        if not fits(memory, ask, run.running):
+            enough = has_holes(memory) and free_slots(memory) >= reservation(memory, ask) * ask.copies
+            state.head.cause = Cause.FRAGMENTATION if enough else Cause.MEMORY
             return
-        if n[NUM_RETURNING] > 0:
-            n[NUM_RETURNING] -= 1
-            n[HOST_UNITS] -= kept
-            n[SWAPPED] += kept
-            n[STEP_MOVED] += kept
-        else:
-            n[NEXT_FRESH] += 1
-            state.requests.outcome.first_scheduled[request] = state.t[NOW]
-        for _ in range(copies):
+        returns = run.num_returning > 0
+        request = state.returning[run.num_returning - 1].request if returns else _begin(state, ask)
+        pop(state, memory)
+        run.host_units -= ask.units
+        work.swapped_units += ask.units
+        work.moved_slots += ask.units * unit_slots(memory)
+        for _ in range(ask.copies):
             chunk = min(todo, left)
-            _enter(state, allocator, request, known, stored, kept, chunk)
+            _enter(state, memory, request, ask, chunk)
             left -= chunk
 
 
-@COLD
-def _slots_of_chunks(unit, todo, copies, left):
-    """Slots of the blocks that the first chunks of ``copies`` sequences take."""
-    slots = 0
-    for _ in range(copies):
-        chunk = min(todo, left)
-        slots += (chunk + unit - 1) // unit * unit
-        left -= chunk
-    return slots
+@HOT
+def _begin(state, ask):
+    """A request is admitted for the first time."""
+    run = state.run
+    run.unused_requests -= 1
+    at = state.requests.unused[run.unused_requests]
+    request = state.requests[at]
+    request.number, request.prompt, request.output, request.limit = ask.request, ask.prompt, ask.output, ask.limit
+    request.samples_left, request.preemptions = ask.copies, 0
+    request.first_scheduled_s, request.first_token_s = run.now_s, np.nan
+    return at
 
 
 @HOT
-def _enter(state, allocator, request, known, stored, kept, chunk):
+def _enter(state, memory, request, ask, chunk):
     """A sequence joins the end of the running list, takes its memory and computes ``chunk`` tokens."""
-    n, rows = state.n, state.rows
-    n[NUM_UNUSED] -= 1
-    row = rows.unused[n[NUM_UNUSED]]
-    final = int(state.requests.prompt[request]) + int(state.requests.output[request]) - 1
-    rows.request[row], rows.known[row], rows.stored[row], rows.final[row] = request, known, stored, final
-    rows.serial[row] = n[SERIAL]
-    n[SERIAL] += 1
-    rows.prev[row], rows.next[row] = n[LAST], -1
-    if n[LAST] < 0:
-        n[FIRST] = row
+    run, rows, levels = state.run, state.rows, state.levels
+    run.unused_rows -= 1
+    row = rows.unused[run.unused_rows]
+    final = ask.prompt + ask.output - 1
+    rows.request[row], rows.known[row], rows.stored[row], rows.final[row] = request, ask.known, ask.stored, final
+    rows.serial[row] = run.serial
+    run.serial += 1
+    rows.prev[row], rows.next[row] = run.last, -1
+    if run.last < 0:
+        run.first = row
     else:
-        rows.next[n[LAST]] = row
-    n[LAST] = row
-    n[RUNNING] += 1
-    n[WAITING] -= 1
-    n[STEP_ADMITTED] += 1
-    n[STALE] = 1
-    admit(allocator, row, reserved_for(state, allocator, request, known), stored + chunk, n[STEP])
-    asked = asked_slots(allocator, row)
-    n[ASKED] += asked
-    n[PINNED] += min(asked, final)
-    n[ALLOCATED] += allocated_slots(allocator, row)
-    n[TOKEN_STATES] += stored
+        rows.next[run.last] = row
+    run.last = row
+    run.running += 1
+    run.waiting -= 1
+    state.work.admissions += 1
+    state.head.stale = 1
+    admit(memory, row, ask, ask.stored + chunk, run.step)
+    take(levels, asked_slots(memory, row), final, allocated_slots(memory, row))
+    store(levels, ask.stored)
     compute(state, row, chunk)
-    if kept > 0 and known - stored == 1 and known > state.requests.prompt[request]:
-        n[STEP_DECODE] += 1
+    if ask.units > 0 and ask.known - ask.stored == 1 and ask.known > ask.prompt:
+        state.work.decode_tokens += 1
     else:
-        n[STEP_PREFILL] += chunk
-    if rows.stored[row] == known:
-        start_decoding(state, allocator, row)
-    elif n[FIRST_PARTIAL] < 0:
-        n[FIRST_PARTIAL] = row
+        state.work.prefill_tokens += chunk
+    if rows.stored[row] == ask.known:
+        start_decoding(state, memory, row)
+    elif run.first_partial < 0:
+        run.first_partial = row

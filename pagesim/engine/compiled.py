@@ -16,20 +16,16 @@ from pathlib import Path
 import numba
 import numpy as np
 
-from pagesim.allocators.arena import Arena
-from pagesim.allocators.pool import Pool
-from pagesim.allocators.spec import Contiguous, Paged
+from pagesim.allocators import KINDS, Kind, Spec, contract, kind_of
 from pagesim.core import jit
 from pagesim.engine import loop
-
-_STATES = {Contiguous: Arena, Paged: Pool}
 
 
 def _cache_directory() -> Path:
     """The directory for exactly these sources and versions, under the user's cache directory."""
     digest = hashlib.sha256(f"{numba.__version__} {np.__version__} {sys.version_info[:2]}".encode())
     package = Path(__file__).parents[1]
-    for source in [Path(jit.__file__), *sorted(package.glob("allocators/*.py")), *sorted(package.glob("engine/*.py"))]:
+    for source in [source for floor in ("core", "allocators", "engine") for source in sorted(package.glob(f"{floor}/*.py"))]:
         digest.update(source.read_bytes())
     root = os.environ.get("PAGESIM_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or _home() / ".cache"
     return Path(root) / "pagesim" / digest.hexdigest()[:16]
@@ -69,22 +65,24 @@ def _jitted(directory: Path) -> Callable:
 
 _DIRECTORY = _cache_directory()
 _CACHES = numba.config.DISABLE_JIT or _writable(_DIRECTORY)
-_LOOPS = {state: _jitted(_DIRECTORY / state.__name__) for state in _STATES.values()}
+jit.tell_numba()
+contract.tell_numba()
+_LOOPS = {kind.memory: _jitted(_DIRECTORY / kind.name) for kind in KINDS}
 
 
-def advance(state: tuple, allocator: Pool | Arena, max_steps: int) -> bool:
+def advance(state: tuple, memory: tuple, last_step: int) -> int:
     """``loop.advance``, compiled; with ``NUMBA_DISABLE_JIT=1`` it runs as plain Python, for debugging.
 
     Ctrl-C waits for the end of the call: while numba takes the state apart, an interrupt would become any other error.
     """
-    run = _LOOPS[type(allocator)]
-    compiles = not getattr(run, "overloads", None) and not _cached(type(allocator))  # for seconds: Ctrl-C ends that
+    run = _LOOPS[type(memory)]
+    compiles = not getattr(run, "overloads", None) and not _cached(_kind(memory))  # for seconds: Ctrl-C ends that
     try:
         if numba.config.DISABLE_JIT or compiles or threading.current_thread() is not threading.main_thread():
-            return run(state, allocator, max_steps)
-        return _uninterrupted(run, state, allocator, max_steps)
+            return run(state, memory, last_step)
+        return _uninterrupted(run, state, memory, last_step)
     except OSError:  # the disk of the cache is full: the loop is compiled, but has not run
-        return run(state, allocator, max_steps)
+        return run(state, memory, last_step)
 
 
 def _uninterrupted(run: Callable, *arguments: object) -> bool:
@@ -103,25 +101,28 @@ def unwritable_cache() -> Path | None:
     return None if _CACHES else _DIRECTORY
 
 
-def uncompiled(specs: Iterable[Contiguous | Paged]) -> list[type]:
+def uncompiled(specs: Iterable[Spec]) -> list[Kind]:
     """The kinds of allocators among ``specs`` whose loop is not in the cache: the first step of each takes seconds."""
     if numba.config.DISABLE_JIT:
         return []
-    kinds = dict.fromkeys(type(spec) for spec in specs)
-    return [kind for kind in kinds if not _cached(_STATES[kind])]
+    return [kind for kind in dict.fromkeys(map(kind_of, specs)) if not _cached(kind)]
 
 
-def _cached(state: type) -> bool:
-    return any((_DIRECTORY / state.__name__).glob("*/*.nbc"))
+def _kind(memory: tuple) -> Kind:
+    return next(kind for kind in KINDS if kind.memory is type(memory))
 
 
-def compile_loops(kinds: Iterable[type]) -> None:
+def _cached(kind: Kind) -> bool:
+    return any((_DIRECTORY / kind.name).glob("*/*.nbc"))
+
+
+def compile_loops(kinds: Iterable[Kind]) -> None:
     """Fill the cache for these kinds of allocators, each in a process of its own at the same time."""
     # This very package: numba's cache knows sources by their path, and the current directory may hold another copy.
     package = str(Path(__file__).parents[2])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-P", "-m", "pagesim.engine.precompile"]
-    children = [subprocess.Popen([*command, kind.__name__], env=environment, start_new_session=True)
+    children = [subprocess.Popen([*command, kind.name], env=environment, start_new_session=True)
                 for kind in kinds]  # of their own session: Ctrl-C reaches this process alone, which ends them
     try:
         for child in children:

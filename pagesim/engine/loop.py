@@ -6,99 +6,120 @@ memory or ends.  Partially prefilled sequences are always at the end of the runn
 finish its prefill has used up the step's budget.
 """
 
+from enum import IntEnum
+
 from pagesim.allocators.contract import allocated_slots
-from pagesim.allocators.pool import bin_of
+from pagesim.core.histogram import bin_of
 from pagesim.core.jit import COLD, HOT
-from pagesim.engine.admission import PREEMPTION, admit_waiting
+from pagesim.engine.admission import admit_waiting
 from pagesim.engine.instant import forget_warmup, measure, stay_idle
 from pagesim.engine.lists import wheel_first
-from pagesim.engine.queue import join
+from pagesim.engine.queue import arrive
+from pagesim.engine.record import clear_work
+from pagesim.engine.result import Cause, Status
 from pagesim.engine.running import leave, serve_running
-from pagesim.engine.state import (
-    AVAILABLE, DECODERS, DONE, JOINED, NOW, OPEN, RUNNING, STEP, STEP_END, STEP_PREEMPTED, STEP_PREFILL, USERS, WAITING,
-    WAIT_CAUSE, WARM)
-
-COMPLETED = 1  # of result.STATUSES
 
 
-def advance(state, allocator, max_steps):
-    """Perform up to ``max_steps`` steps; returns whether the run goes on."""
-    n = state.n
-    for _ in range(max_steps):
-        _end_step(state, allocator)
-        goes_on = _arrive(state, allocator)
-        if goes_on and state.t[NOW] > state.t[STEP_END]:
-            stay_idle(state, allocator, state.t[NOW] - state.t[STEP_END])
-        if n[WARM] == 0 and (state.t[NOW] >= state.rules.warmup_s or not goes_on):
-            forget_warmup(state, allocator)
+class Stop(IntEnum):
+    """Why ``advance`` returned."""
+
+    OVER = 0  # the run has ended
+    STEPS = 1  # all steps asked for are done
+    OUTCOMES = 2  # the outcomes must be taken before it can go on
+
+
+def advance(state, memory, last_step):
+    """Perform the steps up to ``last_step``; returns a ``Stop``."""
+    run = state.run
+    while run.step < last_step:
+        if run.emitted + run.running > len(state.outcomes):
+            return Stop.OUTCOMES
+        _end_step(state, memory)
+        if not arrive(state, memory):
+            return Stop.OUTCOMES
+        while run.running + run.waiting == 0 and _jump(state):
+            if not arrive(state, memory):
+                return Stop.OUTCOMES
+        goes_on = run.running + run.waiting > 0 and run.now_s < state.rules.until_s
+        if goes_on and run.now_s > run.end_s:
+            stay_idle(state, memory, run.now_s - run.end_s)
+        if run.warm == 0 and (run.now_s >= state.rules.warmup_s or not goes_on):
+            forget_warmup(state, memory)
         if not goes_on:
-            return False
-        n[STEP] += 1
-        n[STEP_PREFILL:WAIT_CAUSE] = 0
-        n[WAIT_CAUSE] = -1
-        left = serve_running(state, allocator)
-        if n[STEP_PREEMPTED] > 0:
-            n[WAIT_CAUSE] = PREEMPTION
-        else:
-            admit_waiting(state, allocator, left)
-        measure(state, allocator)
-        n[OPEN] = 1
-    return True
+            return Stop.OVER
+        _perform(state, memory)
+    return Stop.STEPS
 
 
 @HOT
-def _end_step(state, allocator):
+def _perform(state, memory):
+    """① to ③."""
+    run = state.run
+    run.step += 1
+    run.prefilled = 0
+    clear_work(state.work)
+    left = serve_running(state, memory)
+    if state.work.preemptions > 0:
+        state.head.cause = Cause.PREEMPTION
+    else:
+        admit_waiting(state, memory, left)
+    measure(state, memory)
+    run.open = 1
+
+
+@HOT
+def _end_step(state, memory):
     """④ of the step that is open: its finished sequences give back their memory, in the order scheduled."""
-    n = state.n
-    if n[OPEN] == 0:
+    run = state.run
+    if run.open == 0:
         return
-    n[OPEN] = 0
-    state.t[NOW] = state.t[STEP_END]
-    row = wheel_first(state.ending, n[STEP])
+    run.open = 0
+    run.now_s = run.end_s
+    row = wheel_first(state.ending, run.step)
     while row >= 0:
-        _complete(state, allocator, row)
-        row = wheel_first(state.ending, n[STEP])
+        _complete(state, memory, row)
+        row = wheel_first(state.ending, run.step)
     if state.rules.closed:
         _let_arrive(state)
 
 
 @HOT
-def _complete(state, allocator, row):
-    n, requests = state.n, state.requests
-    request = state.rows.request[row]
-    state.sums.waste[bin_of(allocated_slots(allocator, row) - state.rows.final[row])] += 1
-    leave(state, allocator, row, state.rows.final[row])
-    n[DECODERS] -= 1
-    if len(requests.samples_left) > 0:
-        requests.samples_left[request] -= 1
-        if requests.samples_left[request] > 0:
-            return
-    requests.outcome.finish[request] = state.t[NOW]
-    requests.outcome.status[request] = COMPLETED
-    n[DONE] += 1
+def _complete(state, memory, row):
+    run, final = state.run, state.rows.final[row]
+    at = state.rows.request[row]
+    request = state.requests[at]
+    state.sums.waste[bin_of(allocated_slots(memory, row) - final)] += 1
+    leave(state, memory, row, final)
+    run.decoders -= 1
+    request.samples_left -= 1
+    if request.samples_left > 0:
+        return
+    outcome = state.outcomes[run.emitted]
+    outcome.request, outcome.status, outcome.preemptions = request.number, Status.COMPLETED, request.preemptions
+    outcome.first_scheduled_s, outcome.first_token_s = request.first_scheduled_s, request.first_token_s
+    outcome.finish_s = run.now_s
+    run.emitted += 1
+    run.done += 1
+    state.requests.unused[run.unused_requests] = at
+    run.unused_requests += 1
 
 
 @COLD
 def _let_arrive(state):
     """Closed loop: for every request that is done, the next row of the file arrives now."""
-    n, arrival = state.n, state.requests.arrival
-    last = min(n[USERS] + n[DONE], len(arrival))
-    arrival[n[AVAILABLE]:last] = state.t[NOW]
-    n[AVAILABLE] = last
+    run, arrival_s = state.run, state.incoming.arrival_s
+    last = min(run.users + run.done, len(arrival_s))
+    arrival_s[run.available:last] = run.now_s
+    run.available = last
 
 
 @HOT
-def _arrive(state, allocator):
-    """⓪ Requests that have arrived join the queue; with nothing to do the clock jumps.  False when all is over."""
-    n, t, arrival = state.n, state.t, state.requests.arrival
-    while True:
-        while n[JOINED] < n[AVAILABLE] and arrival[n[JOINED]] <= t[NOW]:
-            join(state, allocator, n[JOINED])
-            n[JOINED] += 1
-        if n[RUNNING] + n[WAITING] > 0:
-            return t[NOW] < state.rules.until_s
-        if state.rules.closed:
-            _let_arrive(state)
-        if n[JOINED] >= n[AVAILABLE] or arrival[n[JOINED]] >= state.rules.until_s:
-            return False
-        t[NOW] = max(t[NOW], arrival[n[JOINED]])
+def _jump(state):
+    """With nothing to do the clock jumps to the next arrival; False where none comes before the run's end."""
+    run, arrival_s = state.run, state.incoming.arrival_s
+    if state.rules.closed:
+        _let_arrive(state)
+    if run.joined >= run.available or arrival_s[run.joined] >= state.rules.until_s:
+        return False
+    run.now_s = max(run.now_s, arrival_s[run.joined])
+    return True

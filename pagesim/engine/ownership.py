@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pagesim.engine.run import Holdings, Run
-
-NOBODY = -1
+from pagesim.core.ledger import NOBODY
+from pagesim.engine.run import Run
 
 
 @dataclass(frozen=True)
@@ -56,56 +55,19 @@ def ownership(make_run: Callable[[], Run], finished: Run, most_steps: int) -> Ow
         finished: the same run at its end.
         most_steps: steps to record.
     """
-    total, peak = finished.progress().steps, finished.result().peaks.step
+    total, peak = finished.position().steps, finished.result().peaks.step
     first = max(0, min(peak - most_steps // 2, total - most_steps))
     run = make_run()
     if first > 0:
         run.advance(first)
-    before = run.holdings().nothing()
-    tables = None if before.table is None else np.empty_like(before.table)
-    starts, changes = [], [np.zeros((0, 4), np.int64)]
+    starts, changes, seen = [], [np.zeros((0, 4), np.int64)], None
     while len(starts) < most_steps and run.advance(1):
-        now = run.holdings()
-        gone, came = _regions(before, now) if tables is None else _blocks(before, now, tables)
+        gone, came, seen = run.moves(seen)
         rows = np.concatenate([_runs(gone), _runs(came)])
         changes.append(np.insert(rows, 0, first + len(starts), axis=1))
         starts.append(run.step_start_s())
-        before = now
     return Ownership(*run.units(), first, first + len(starts) - 1, np.array(starts, np.float64),
                      np.concatenate(changes))
-
-
-def _regions(before: Holdings, now: Holdings) -> tuple[np.ndarray, np.ndarray]:
-    """Regions given back and taken, each as rows (first unit, number of units, new owner)."""
-    other = (before.serial != now.serial) | (before.start != now.start) | (before.units != now.units)
-    gone, came = other & (before.units > 0), other & (now.units > 0)
-    return (
-        np.stack([before.start[gone], before.units[gone], np.full(gone.sum(), NOBODY)], axis=1),
-        np.stack([now.start[came], now.units[came], now.request[came]], axis=1),
-    )
-
-
-def _blocks(before: Holdings, now: Holdings, tables: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same of blocks; ``tables`` holds the tables of ``before`` and takes what was added to them.
-
-    A sequence only adds to its table; another ``serial`` in its row is another sequence, or the same admitted again.
-    """
-    kept = np.where((before.serial == now.serial) & (now.units > 0), before.units, 0)
-    left, grown = np.flatnonzero(before.units > kept), np.flatnonzero(now.units > kept)
-    given_back = tables[_cells(left, np.zeros(len(left), np.int64), before.units[left])]
-    at = _cells(grown, kept[grown], now.units[grown])
-    tables[at] = taken = now.table[at]
-    return (
-        np.stack([given_back, np.ones_like(given_back), np.full(len(given_back), NOBODY)], axis=1),
-        np.stack([taken, np.ones_like(taken), now.request[at[0]]], axis=1),
-    )
-
-
-def _cells(rows: np.ndarray, begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Row and column of every cell in ``[begin, end)`` of each row."""
-    counts = end - begin
-    columns = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - begin, counts)
-    return np.repeat(rows, counts), columns
 
 
 def _runs(changes: np.ndarray) -> np.ndarray:

@@ -1,19 +1,22 @@
-"""``python -m pagesim.engine.precompile Paged``: one step of the smallest trace, so that the loop is in the cache."""
+"""``python -m pagesim.engine.precompile paged``: one step of the smallest trace, so that the loop is in the cache."""
 
 import sys
 
 import numpy as np
 
-from pagesim.allocators.spec import Contiguous, Paged
-from pagesim.engine.rules import Linear, Scheduling
-from pagesim.engine.run import Run
+from pagesim.allocators import KINDS
+from pagesim.engine.durations import Linear
+from pagesim.engine.run import simulate
+from pagesim.engine.scheduling import Scheduling
+from pagesim.engine.setup import Setup
 from pagesim.trace import Trace
 
 
 def main() -> None:
     one = np.ones(1, np.int32)
-    kind = {"Contiguous": Contiguous, "Paged": Paged}[sys.argv[1]]
-    Run(Trace(np.zeros(1), one, one), kind(), 64, 64, Scheduling(), Linear(1.0)).advance()
+    for kind in KINDS:
+        if kind.name in sys.argv[1:]:
+            simulate(Setup(Trace(np.zeros(1), one, one), kind.spec(), 64, 64, Scheduling(), Linear(1.0)))
 
 
 if __name__ == "__main__":

@@ -1,60 +1,91 @@
 """The waiting queue: preempted sequences first, the last victim at its head, then requests as they arrived."""
 
-from pagesim.allocators.contract import fits_empty, reservation
-from pagesim.core.jit import HOT
-from pagesim.engine.state import DONE, NEXT_FRESH, NUM_RETURNING, STALE, WAITING
+import numpy as np
 
-TOO_LONG, TOO_LARGE, NOT_SCHEDULABLE = range(2, 5)  # result.STATUSES
+from pagesim.allocators.ask import Ask
+from pagesim.allocators.contract import fits_empty
+from pagesim.core.jit import COLD, HOT
+from pagesim.engine.result import Status
+from pagesim.engine.state import NO_LIMIT
 
 
 @HOT
-def join(state, allocator, request):
-    """Append a request to the queue, or reject it with its reason."""
-    n, rules, requests = state.n, state.rules, state.requests
-    prompt, output = int(requests.prompt[request]), int(requests.output[request])
-    copies = _copies(requests, request)
-    asked = reservation(allocator, prompt, output, _limit(requests, request), prompt)
-    status = 0
-    if prompt + output > rules.max_model_len:
-        status = TOO_LONG
-    elif not fits_empty(allocator, asked, copies) or not fits_empty(allocator, prompt + output - 1, 1):
-        status = TOO_LARGE
-    elif copies > rules.max_num_seqs or (not rules.chunked_prefill and copies * prompt > rules.max_num_batched_tokens):
-        status = NOT_SCHEDULABLE
-    if status > 0:
-        requests.outcome.status[request] = status
-        n[DONE] += 1
+def arrive(state, memory):
+    """⓪ Requests that have arrived join the queue, or are rejected; False where the outcomes have no room for more."""
+    run, incoming = state.run, state.incoming
+    while run.joined < run.available and incoming.arrival_s[run.joined] <= run.now_s:
+        status = _verdict(state, memory, run.joined)
+        if status == Status.UNFINISHED:
+            if run.waiting == 0:
+                state.head.stale = 1
+            run.waiting += _samples(incoming, run.joined)
+        else:
+            if run.emitted == len(state.outcomes):
+                return False
+            _reject(state, run.joined, status)
+            if run.next_fresh == run.joined:
+                run.next_fresh += 1
+        run.joined += 1
+    return True
+
+
+@HOT
+def _verdict(state, memory, request):
+    """Why the request can never run, or UNFINISHED where it can."""
+    rules, ask = state.rules, _fresh(state, request)
+    if ask.prompt + ask.output > rules.max_model_len:
+        return Status.EXCEEDS_MAX_MODEL_LEN
+    if not fits_empty(memory, ask):
+        return Status.EXCEEDS_MEMORY
+    if ask.copies > rules.max_num_seqs or (
+            not rules.chunked_prefill and ask.copies * ask.prompt > rules.max_num_batched_tokens):
+        return Status.EXCEEDS_SCHEDULING
+    return Status.UNFINISHED
+
+
+@COLD
+def _reject(state, request, status):
+    run, outcome = state.run, state.outcomes[state.run.emitted]
+    outcome.request, outcome.status, outcome.preemptions = request, status, 0
+    outcome.first_scheduled_s = outcome.first_token_s = outcome.finish_s = np.nan
+    run.emitted += 1
+    run.done += 1
+
+
+@HOT
+def _samples(incoming, request):
+    return np.int64(incoming.samples[request]) if len(incoming.samples) > 0 else 1
+
+
+@HOT
+def _fresh(state, request):
+    incoming = state.incoming
+    prompt, output = np.int64(incoming.prompt[request]), np.int64(incoming.output[request])
+    limit = np.int64(incoming.limit[request]) if len(incoming.limit) > 0 else 0
+    return Ask(request, prompt, output, limit, prompt, 0, 0, _samples(incoming, request), NO_LIMIT)
+
+
+@HOT
+def pop(state, memory):
+    """Take the head off the queue."""
+    run = state.run
+    if run.num_returning > 0:
+        run.num_returning -= 1
         return
-    if n[WAITING] == 0:
-        n[STALE] = 1
-    n[WAITING] += copies
+    run.next_fresh += 1
+    while run.next_fresh < run.joined and _verdict(state, memory, run.next_fresh) != Status.UNFINISHED:
+        run.next_fresh += 1  # it was rejected when it arrived
 
 
 @HOT
-def _copies(requests, request):
-    return int(requests.samples[request]) if len(requests.samples) > 0 else 1
-
-
-@HOT
-def _limit(requests, request):
-    return int(requests.limit[request]) if len(requests.limit) > 0 else 0
-
-
-@HOT
-def head(state):
-    """The queue's head: (request, known tokens, tokens kept on the host, units kept there, sequences)."""
-    n, queue = state.n, state.returning
-    if n[NUM_RETURNING] > 0:
-        at = n[NUM_RETURNING] - 1
-        return queue.request[at], queue.known[at], queue.stored[at], queue.units[at], 1
-    while state.requests.outcome.status[n[NEXT_FRESH]] > 0:  # rejected: it never joined the queue
-        n[NEXT_FRESH] += 1
-    request = n[NEXT_FRESH]
-    return request, int(state.requests.prompt[request]), 0, 0, _copies(state.requests, request)
-
-
-@HOT
-def reserved_for(state, allocator, request, known):
-    requests = state.requests
-    return reservation(allocator, int(requests.prompt[request]), int(requests.output[request]),
-                       _limit(requests, request), known)
+def head(state, memory, budget):
+    """What the queue's head asks for; ``budget`` tokens can be computed at once."""
+    run, rules = state.run, state.rules
+    if run.num_returning > 0:
+        victim = state.returning[run.num_returning - 1]
+        request = state.requests[victim.request]
+        return Ask(request.number, request.prompt, request.output, request.limit, victim.known, victim.stored,
+                   victim.units, 1, NO_LIMIT if rules.whole_sequence or victim.units > 0 else budget)
+    ask = _fresh(state, run.next_fresh)
+    return Ask(ask.request, ask.prompt, ask.output, ask.limit, ask.known, 0, 0, ask.copies,
+               NO_LIMIT if rules.whole_sequence else budget)

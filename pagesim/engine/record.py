@@ -1,66 +1,111 @@
-"""What a step adds to the run's sums and to its timeline."""
+"""What a step adds to the run's sums, peaks and timeline."""
 
 from pagesim.core.jit import COLD, HOT
 from pagesim.engine.result import Column
-from pagesim.engine.state import (
-    LINES, LINES_MAX, NUM_COUNTS, NUM_MEANS, NUM_PEAKS, STEP, STEP_PREFILL, STRIDE, TOKEN_STATES)
+from pagesim.engine.state import LINES_MAX, MEANS
 
 COLUMNS = len(Column)
-RUN, BUSY, QUEUED, SATURATED = range(4)  # result.WINDOWS
+NUM_MEANS = MEANS.stop - MEANS.start
+FIRST_MEAN = int(MEANS.start)
 
 
 @HOT
-def integrate(sums, window, duration):
-    """Add this step's values over ``duration`` seconds to a window; ``values[0]`` is 1, so column 0 adds up time."""
+def integrate(sums, window, seconds):
+    """Add this step's values over ``seconds`` to a window; ``values[0]`` is 1, so column 0 adds up time."""
     for k in range(COLUMNS):
-        sums.integrals[window, k] += sums.values[k] * duration
+        sums.integrals[window, k] += sums.values[k] * seconds
 
 
 @HOT
-def add_line(n, sums, start, duration):
-    """Add a step to the timeline: to the last line, or as a new one where that line has its ``STRIDE`` steps."""
-    last = n[LINES] - 1
-    if last < 0 or n[STEP] - sums.line_n[last, 0] >= n[STRIDE]:
-        if n[LINES] == LINES_MAX:
-            _halve(n, sums)
-        last = n[LINES]
-        n[LINES] += 1
-        sums.line_f[last] = 0.0
-        sums.line_n[last] = 0
-        sums.line_f[last, 0] = start
-        sums.line_n[last, 0] = n[STEP]
-    means, counts = sums.line_f[last], sums.line_n[last]
-    _merge(means, duration, sums.values[1:])
-    for k in range(NUM_PEAKS):
-        counts[1 + k] = max(counts[1 + k], n[TOKEN_STATES + k])
-    for k in range(NUM_COUNTS):
-        counts[1 + NUM_PEAKS + k] += n[STEP_PREFILL + k]
+def clear_work(work):
+    work.prefill_tokens = work.decode_tokens = work.sequences = work.context_tokens = work.moved_slots = 0
+    work.copied_tokens = work.preemptions = work.admissions = work.completions = work.output_tokens = 0
+    work.recomputed_tokens = work.swapped_units = work.swap_fallbacks = work.steps = 0
 
 
 @HOT
-def _merge(line, duration, values):
-    """Fold values that held for ``duration`` into a line: start, duration, and means over it."""
-    total = line[1] + duration
-    for k in range(NUM_MEANS):
-        if line[1] == 0.0:
-            line[2 + k] = values[k]
-        elif total > 0.0:
-            line[2 + k] = (line[2 + k] * line[1] + values[k] * duration) / total
-    line[1] = total
+def add_work(total, work):
+    total.prefill_tokens += work.prefill_tokens
+    total.decode_tokens += work.decode_tokens
+    total.copied_tokens += work.copied_tokens
+    total.preemptions += work.preemptions
+    total.admissions += work.admissions
+    total.completions += work.completions
+    total.output_tokens += work.output_tokens
+    total.recomputed_tokens += work.recomputed_tokens
+    total.swapped_units += work.swapped_units
+    total.swap_fallbacks += work.swap_fallbacks
+    total.steps += work.steps
+
+
+@HOT
+def raise_peaks(state):
+    """The peak is the first step with the most token states."""
+    run, peaks, levels = state.run, state.peaks, state.levels
+    if levels.token_states > peaks.token_states or peaks.step < 0:
+        peaks.step, peaks.time_s = run.step, run.now_s
+    peaks.token_states = max(peaks.token_states, levels.token_states)
+    peaks.allocated = max(peaks.allocated, levels.allocated)
+    peaks.running = max(peaks.running, run.running)
+    peaks.waiting = max(peaks.waiting, run.waiting)
 
 
 @COLD
-def _halve(n, sums):
+def clear_peaks(peaks):
+    peaks.token_states = peaks.allocated = peaks.running = peaks.waiting = 0
+    peaks.step, peaks.time_s = -1, 0.0
+
+
+@HOT
+def add_line(state, seconds):
+    """Add a step to the timeline: to the last line, or as a new one where that line has its ``stride`` steps."""
+    run, work, levels, lines = state.run, state.work, state.levels, state.lines
+    if run.lines == 0 or run.step - lines[run.lines - 1].first_step >= run.stride:
+        if run.lines == LINES_MAX:
+            _halve(run, lines)
+        new = lines[run.lines]
+        new.first_step, new.start_s, new.duration_s = run.step, run.now_s, 0.0
+        new.token_states = new.allocated = new.running = new.waiting = 0
+        new.prefill_tokens = new.decode_tokens = new.preemptions = new.admissions = new.completions = 0
+        run.lines += 1
+    line = lines[run.lines - 1]
+    _merge_means(line, seconds, state.sums.values[FIRST_MEAN:])
+    _merge_counts(line, levels.token_states, levels.allocated, run, work)
+
+
+@HOT
+def _merge_means(line, seconds, values):
+    """Fold values that held for ``seconds`` into a line: duration, and means over it."""
+    before = line.duration_s
+    total = before + seconds
+    for k in range(NUM_MEANS):
+        if before == 0.0:
+            line.means[k] = values[k]
+        elif total > 0.0:
+            line.means[k] = (line.means[k] * before + values[k] * seconds) / total
+    line.duration_s = total
+
+
+@HOT
+def _merge_counts(line, token_states, allocated, queues, counts):
+    line.token_states = max(line.token_states, token_states)
+    line.allocated = max(line.allocated, allocated)
+    line.running = max(line.running, queues.running)
+    line.waiting = max(line.waiting, queues.waiting)
+    line.prefill_tokens += counts.prefill_tokens
+    line.decode_tokens += counts.decode_tokens
+    line.preemptions += counts.preemptions
+    line.admissions += counts.admissions
+    line.completions += counts.completions
+
+
+@COLD
+def _halve(run, lines):
     """Merge neighbouring lines, so that the timeline never outgrows its rows; extremes survive."""
     for k in range(LINES_MAX // 2):
-        a, b = 2 * k, 2 * k + 1
-        for column in range(2 + NUM_MEANS):
-            sums.line_f[k, column] = sums.line_f[a, column]
-        _merge(sums.line_f[k], sums.line_f[b, 1], sums.line_f[b, 2:])
-        sums.line_n[k, 0] = sums.line_n[a, 0]
-        for column in range(1, 1 + NUM_PEAKS):
-            sums.line_n[k, column] = max(sums.line_n[a, column], sums.line_n[b, column])
-        for column in range(1 + NUM_PEAKS, 1 + NUM_PEAKS + NUM_COUNTS):
-            sums.line_n[k, column] = sums.line_n[a, column] + sums.line_n[b, column]
-    n[LINES] = LINES_MAX // 2
-    n[STRIDE] *= 2
+        line, b = lines[k], lines[2 * k + 1]
+        lines[k] = lines[2 * k]
+        _merge_means(line, b.duration_s, b.means)
+        _merge_counts(line, b.token_states, b.allocated, b, b)
+    run.lines = LINES_MAX // 2
+    run.stride *= 2

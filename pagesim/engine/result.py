@@ -5,31 +5,49 @@ from enum import IntEnum
 
 import numpy as np
 
-WINDOWS = ("run", "busy", "queued", "saturated")
-PARTS = ("token_states", "reserved", "overreserved", "rounding", "cached", "stranded", "idle", "remainder")
-WAIT_CAUSES = ("memory", "fragmentation", "max_num_seqs", "budget", "preemption")
-STATUSES = ("unfinished", "completed", "exceeds_max_model_len", "exceeds_memory", "exceeds_scheduling")
+from pagesim.core.ledger import PARTS
 
 
-class Column(IntEnum):
-    """Columns of ``Result.integrals``: each is Σ value · duration in slot-seconds, count-seconds or seconds."""
+class Window(IntEnum):
+    """Times over which the columns are added up."""
 
-    TIME = 0
-    TOKEN_STATES = 1
-    RESERVED = 2
-    OVERRESERVED = 3
-    ROUNDING = 4
-    CACHED = 5
-    STRANDED = 6
-    IDLE = 7
-    REMAINDER = 8
-    RUNNING = 9
-    WAITING = 10
-    LARGEST_HOLE = 11  # 1 - largest hole / free
-    UNUSABLE = 12  # share of the free slots that requests of size q cannot use
-    BLOCKED_TIME = 13  # seconds with stranded > 0
-    EXTFRAG_TIME = 14  # seconds in which the head cannot be placed, for want of a hole
-    EXTFRAG = 15  # Linux's extfrag_index over those: toward 1000 for fragmentation, 0 and below for want of memory
+    RUN = 0
+    BUSY = 1  # something runs
+    QUEUED = 2  # something waits
+    SATURATED = 3  # the allocator refuses the queue's head
+
+
+class Cause(IntEnum):
+    """Why the queue's head waits."""
+
+    MEMORY = 0
+    FRAGMENTATION = 1
+    MAX_NUM_SEQS = 2
+    BUDGET = 3
+    PREEMPTION = 4  # something was preempted in the step
+
+
+class Status(IntEnum):
+    """What became of a request; from EXCEEDS_MAX_MODEL_LEN on, why it was rejected."""
+
+    UNFINISHED = 0
+    COMPLETED = 1
+    EXCEEDS_MAX_MODEL_LEN = 2
+    EXCEEDS_MEMORY = 3
+    EXCEEDS_SCHEDULING = 4
+
+
+WINDOWS, WAIT_CAUSES, STATUSES = (tuple(each.name.lower() for each in names) for names in (Window, Cause, Status))
+
+# Columns of ``Result.integrals``: each is Σ value · duration in slot-seconds, count-seconds or seconds.
+Column = IntEnum("Column", [
+    "TIME", *(part.upper() for part in PARTS), "RUNNING", "WAITING",
+    "LARGEST_HOLE",  # 1 - largest hole / free
+    "UNUSABLE",  # share of the free slots that requests of size q cannot use
+    "BLOCKED_TIME",  # seconds with stranded > 0
+    "EXTFRAG_TIME",  # seconds in which the head cannot be placed, for want of a hole
+    "EXTFRAG",  # Linux's extfrag_index over those: toward 1000 for fragmentation, 0 and below for want of memory
+], start=0)
 
 
 @dataclass(frozen=True)
@@ -81,10 +99,10 @@ class Histograms:
     ``hole_slots_s`` is weighted by time (hole-seconds, contiguous only, else None); the others are counts, int64.
     """
 
-    hole_slots_s: np.ndarray | None
-    waste_slots: np.ndarray  # allocated and never filled, one entry a completed sequence
-    block_lifetime_steps: np.ndarray | None  # steps from taking a block to giving it back, paged only
-    table_run_blocks: np.ndarray | None  # runs of ids, each the last plus one, in released tables; paged only
+    hole_slots_s: np.ndarray | None = None
+    waste_slots: np.ndarray | None = None  # allocated and never filled, one entry a completed sequence
+    block_lifetime_steps: np.ndarray | None = None  # steps from taking a block to giving it back, paged only
+    table_run_blocks: np.ndarray | None = None  # runs of ids, each the last plus one, in released tables; paged only
 
 
 @dataclass(frozen=True)

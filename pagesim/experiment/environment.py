@@ -4,13 +4,12 @@ import os
 import platform
 import sys
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pagesim.config import Experiment
+from pagesim.case import Experiment
 
 
-def environment(experiment: "Experiment", document: dict, wall_s: float) -> dict:
+
+def environment(experiment: Experiment, document: dict, wall_s: float) -> dict:
     """Versions, machine, seeds, the trace's sha256, and the time taken, on which metrics.json must not depend."""
     cases = experiment.cases
     return {

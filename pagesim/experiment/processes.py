@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from pagesim.errors import PagesimError
-from pagesim.experiment.case import Outcome, Progress, Task, attempt
+from pagesim.experiment.attempt import Outcome, Progress, Task, attempt
 
 
 def run_in_processes(tasks: list[Task], num_processes: int,

@@ -7,21 +7,18 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pagesim.case import Case, Experiment
 from pagesim import __version__
 from pagesim.engine.result import Result
 from pagesim.errors import InputError, PagesimError
-from pagesim.experiment.case import Outcome, Progress, Task, attempt
-from pagesim.experiment.document import document
+from pagesim.experiment.attempt import Outcome, Progress, Task, attempt
+from pagesim.experiment.summary import document
 from pagesim.experiment.processes import run_in_processes
 from pagesim.experiment.environment import environment
 from pagesim.report.files import json_text, write_text
 from pagesim.report.folder import FILES, case_folder, config_text, finished_case, forget_case
 from pagesim.trace.source_file import sha256
-
-if TYPE_CHECKING:
-    from pagesim.config import Case, Experiment
 
 # Below this much trace text in all cases together, starting processes takes longer than they save.
 _WORTH_PROCESSES_BYTES = 16 * 2**20
@@ -42,7 +39,7 @@ class Simulation:
     interrupted: bool = False
 
 
-def run_experiment(experiment: "Experiment", *, jobs: int | None = None, folder: Path | None = None,
+def run_experiment(experiment: Experiment, *, jobs: int | None = None, folder: Path | None = None,
                    resume: bool = False, keep_results: bool = False,
                    on_progress: Callable[[Progress], None] = lambda progress: None) -> Simulation:
     """Run every case; an error in one leaves the others running.
@@ -81,12 +78,12 @@ def run_experiment(experiment: "Experiment", *, jobs: int | None = None, folder:
     return simulation
 
 
-def _tasks(cases: "tuple[Case, ...]", folder: Path | None, keep_result: bool) -> list[Task]:
+def _tasks(cases: tuple[Case, ...], folder: Path | None, keep_result: bool) -> list[Task]:
     return [Task(index, case, folder and case_folder(folder, case.name, len(cases)), content_address(case), keep_result)
             for index, case in enumerate(cases)]
 
 
-def content_address(case: "Case") -> str:
+def content_address(case: Case) -> str:
     """Equal for equal cases of the same pagesim; the trace's content is compared apart, by its sha256.
 
     The capacity and the durations stand for what lies in other files: the model's config.json, the catalogue.
@@ -105,7 +102,7 @@ def _finished(tasks: list[Task]) -> dict[int, Outcome]:
     return found
 
 
-def _make(folder: Path, experiment: "Experiment") -> None:
+def _make(folder: Path, experiment: Experiment) -> None:
     for path in (experiment.path, *(case.trace.path for case in experiment.cases)):
         if Path(path).resolve() in [(folder / name).resolve() for name in FILES]:
             raise InputError(f"{path}: the run folder would be written over it; give another with -o")
@@ -149,7 +146,7 @@ def _collect(tasks: list[Task], outcomes: dict[int, Outcome], interrupted: bool)
     return Simulation(document(entries, failed), results, interrupted)
 
 
-def _write_run(folder: Path, experiment: "Experiment", simulation: Simulation, wall_s: float) -> None:
+def _write_run(folder: Path, experiment: Experiment, simulation: Simulation, wall_s: float) -> None:
     if len(experiment.cases) > 1:
         write_text(folder / "config.yaml", config_text({case.name: case.resolved for case in experiment.cases}))
     write_text(folder / "environment.json", json_text(environment(experiment, simulation.metrics, wall_s)))

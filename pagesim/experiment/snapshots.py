@@ -9,16 +9,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pagesim.case import Case
 from pagesim.core.blocktables import BlockTables
 from pagesim.engine.run import Run
 from pagesim.errors import InputError
-from pagesim.experiment.case import start
+from pagesim.experiment.attempt import start
 from pagesim.report.folder import case_folder
-
-if TYPE_CHECKING:
-    from pagesim.config import Case
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ def moment(text: str) -> Moment:
     raise InputError(f"a moment is peak, end, a step's number such as 1200, or a time such as 12.5s; got {text!r}")
 
 
-def snapshot(case: "Case", when: Moment) -> BlockTables:
+def snapshot(case: Case, when: Moment) -> BlockTables:
     """Tables of one moment; ``origin`` says of which run, step and model.
 
     Raises:
@@ -54,7 +51,7 @@ def snapshot(case: "Case", when: Moment) -> BlockTables:
     return next(consecutive(case, when, 1))
 
 
-def consecutive(case: "Case", when: Moment, num_steps: int) -> Iterator[BlockTables]:
+def consecutive(case: Case, when: Moment, num_steps: int) -> Iterator[BlockTables]:
     """Tables of the moment and of the steps behind it, ``num_steps`` in all or fewer where the run ends."""
     run = _run_to(case, when)
     origin = {"case": case.name, "moment": when.name, "trace": case.trace.path, "model": kernel_shape(case)}
@@ -65,7 +62,7 @@ def consecutive(case: "Case", when: Moment, num_steps: int) -> Iterator[BlockTab
             return
 
 
-def write_snapshots(cases: "tuple[Case, ...]", moments: list[Moment], folder: Path) -> list[Path]:
+def write_snapshots(cases: tuple[Case, ...], moments: list[Moment], folder: Path) -> list[Path]:
     """Write ``snapshot-<moment>.npz`` of every case into its part of the run folder."""
     written = []
     for case in cases:
@@ -77,7 +74,7 @@ def write_snapshots(cases: "tuple[Case, ...]", moments: list[Moment], folder: Pa
     return written
 
 
-def kernel_shape(case: "Case") -> dict | None:
+def kernel_shape(case: Case) -> dict | None:
     """Heads, head_dim and layers of one shard of the case's model; None where no model is named.
 
     An MLA model has one KV head, the cached vector, and ``latent_dim``, its part before the rope part.
@@ -95,22 +92,22 @@ def kernel_shape(case: "Case") -> dict | None:
     return shape | {"num_kv_heads": max(1, model.kv_heads // shards), "head_dim": model.head_dim}
 
 
-def _run_to(case: "Case", when: Moment) -> Run:
+def _run_to(case: Case, when: Moment) -> Run:
     """A run whose last step is the moment's."""
     run = start(case)
     if when.time_s is not None:
-        while run.progress().time_s <= when.time_s and run.advance(1):
+        while run.position().time_s <= when.time_s and run.advance(1):
             pass
-        if run.progress().time_s <= when.time_s:
-            raise InputError(f"{case.name} ends at {run.progress().time_s:g} s, before {when.name}")
+        if run.position().time_s <= when.time_s:
+            raise InputError(f"{case.name} ends at {run.position().time_s:g} s, before {when.name}")
         return run
     step = when.step
     if step is None:  # known only when a first run is over, and then its memory has been given back
         run.advance()
-        step = run.result().peaks.step if when.name == "peak" else run.progress().steps - 1
+        step = run.result().peaks.step if when.name == "peak" else run.position().steps - 1
         run = start(case)
     if step >= 0:
         run.advance(step + 1)
-    if not 0 <= step < run.progress().steps:
-        raise InputError(f"{case.name} has {run.progress().steps} steps, numbered from 0; there is no step {when.name}")
+    if not 0 <= step < run.position().steps:
+        raise InputError(f"{case.name} has {run.position().steps} steps, numbered from 0; there is no step {when.name}")
     return run

@@ -1,18 +1,15 @@
 """``--export-trace``: cases run once more, so that each preemption of a request that is shown is seen at its time."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pagesim.case import Case
 from pagesim.engine.result import Result
 from pagesim.errors import InputError
-from pagesim.experiment.case import start
+from pagesim.experiment.attempt import start
 from pagesim.report import perfetto
 from pagesim.report.perfetto import Preemption, shown_requests
-
-if TYPE_CHECKING:
-    from pagesim.config import Case
 
 
 def check_name(path: Path) -> None:
@@ -23,7 +20,7 @@ def check_name(path: Path) -> None:
         raise InputError(f"--export-trace writes JSON: the name must end in .json or .json.gz, got {path}")
 
 
-def write_trace(cases: "tuple[Case, ...]", path: Path) -> None:
+def write_trace(cases: tuple[Case, ...], path: Path) -> None:
     """Write the timeline of every case, each as a process of its own."""
     events = []
     for process, case in enumerate(cases, 1):
@@ -34,7 +31,7 @@ def write_trace(cases: "tuple[Case, ...]", path: Path) -> None:
     perfetto.write(path, events)
 
 
-def preemptions(case: "Case", result: Result) -> list[Preemption]:
+def preemptions(case: Case, result: Result) -> list[Preemption]:
     """Of the shown requests, in order of time: single steps where the timeline knows of a preemption in their lives."""
     shown = shown_requests(result)
     own = slice(shown.start, shown.stop)

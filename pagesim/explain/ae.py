@@ -1,7 +1,7 @@
 """Lesson: A and C leave, E comes.  Adjacent memory refuses, pages accept."""
 
-from pagesim.allocators.spec import Contiguous, Paged
-from pagesim.engine.result import PARTS
+from pagesim.allocators import Contiguous, Paged
+from pagesim.core.ledger import PARTS
 from pagesim.engine.run import Run
 from pagesim.explain.lesson import Lesson, Question
 from pagesim.explain.scene import bar, region, run_of

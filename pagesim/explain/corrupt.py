@@ -6,8 +6,8 @@ The importer chooses Triton's interpreter, or a GPU, before this module is impor
 import numpy as np
 import torch
 
-from pagesim.allocators.pool import admit, make_pool
-from pagesim.allocators.spec import Paged
+from pagesim.allocators.ask import Ask, Demand
+from pagesim.allocators.paged import Paged, admit, make
 from pagesim.core.blocktables import BlockTables, from_rows
 from pagesim.errors import InputError
 from pagesim.explain.lesson import Lesson, Question
@@ -27,9 +27,10 @@ class Batch:
     """Three sequences whose keys and values the kernels wrote into a pool; slots that nobody owns hold NaN."""
 
     def __init__(self) -> None:
-        pool = make_pool(Paged(_BLOCK), _NUM_BLOCKS * _BLOCK, len(NAMES), int(_LENGTHS.max()), _NUM_BLOCKS)
+        slots = _NUM_BLOCKS * _BLOCK
+        pool = make(Paged(_BLOCK), slots, Demand(len(NAMES), slots, slots, slots, len(NAMES)))
         for row, length in enumerate(_LENGTHS):
-            admit(pool, row, length, length, step=0)
+            admit(pool, row, Ask.of(length), length, step=0)
         rows = [pool.table[row, :pool.hold.blocks[row]] for row in range(len(NAMES))]
         self.tables = from_rows(rows, _LENGTHS, _BLOCK, _NUM_BLOCKS)
         generator = torch.Generator().manual_seed(0)

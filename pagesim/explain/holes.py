@@ -1,6 +1,6 @@
 """Lesson: 1.5 GiB do not fit although 3.5 GiB are free."""
 
-from pagesim.allocators.spec import Contiguous, Paged
+from pagesim.allocators import Contiguous, Paged
 from pagesim.engine.ownership import free_runs
 from pagesim.engine.result import WINDOWS, Column
 from pagesim.explain.lesson import Lesson, Question

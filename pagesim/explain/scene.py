@@ -2,10 +2,12 @@
 
 import numpy as np
 
-from pagesim.allocators.spec import Contiguous, Paged
-from pagesim.engine.ownership import NOBODY
-from pagesim.engine.rules import Linear, Scheduling
+from pagesim.allocators import Spec
+from pagesim.core.ledger import NOBODY
+from pagesim.engine.durations import Linear
+from pagesim.engine.scheduling import Scheduling
 from pagesim.engine.run import Run
+from pagesim.engine.setup import Setup
 from pagesim.trace import Trace
 
 BAR_COLUMNS = 72
@@ -16,12 +18,12 @@ def region(slots: int, steps: int, arrival_s: float = 0.0) -> tuple[float, int, 
     return arrival_s, slots - steps + 1, steps
 
 
-def run_of(rows: list[tuple[float, int, int]], allocator: Contiguous | Paged, capacity_slots: int) -> Run:
+def run_of(rows: list[tuple[float, int, int]], allocator: Spec, capacity_slots: int) -> Run:
     """A run of these requests (arrival in seconds, prompt tokens, output tokens), before its first step."""
     arrival, prompt, output = zip(*rows)
     trace = Trace(np.array(arrival, np.float64), np.array(prompt, np.int32), np.array(output, np.int32))
-    return Run(trace, allocator, capacity_slots, capacity_slots, Scheduling(max_num_batched_tokens=2 * capacity_slots),
-               Linear(step_s=1.0))
+    return Run(Setup(trace, allocator, capacity_slots, capacity_slots,
+                     Scheduling(max_num_batched_tokens=2 * capacity_slots), Linear(step_s=1.0)))
 
 
 def bar(owners: np.ndarray, letters: str) -> str:

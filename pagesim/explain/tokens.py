@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from pagesim.allocators.pool import Pool, admit, extend, make_pool, release
-from pagesim.allocators.spec import Paged
+from pagesim.allocators.ask import Ask, Demand
+from pagesim.allocators.paged import Paged, PagedMemory, admit, extend, make, release
 from pagesim.core.blocktables import BlockTables, from_rows
 from pagesim.core.units import ceil_div
 from pagesim.errors import InputError
@@ -27,7 +27,7 @@ def tokens(num_tokens: int = 50, block_size: int = 16) -> Lesson:
                          f"got {num_tokens} and {block_size}")
     prompt = max(1, num_tokens - 5)
     pool = _used_pool(num_tokens, block_size)
-    admit(pool, _OTHERS, prompt, prompt, step=0)
+    admit(pool, _OTHERS, Ask.of(prompt), prompt, step=0)
     steps = [f"  {f'prompt of {prompt} tokens':24} table {_table(pool)}"]
     for stored in range(prompt, num_tokens):
         held = pool.hold.blocks[_OTHERS]
@@ -57,18 +57,19 @@ def tokens(num_tokens: int = 50, block_size: int = 16) -> Lesson:
         f"A sequence of 2,048 tokens: how many blocks of {block_size}?", long, f"ceil(2,048 / {block_size}) = {long}"))
 
 
-def _used_pool(num_tokens: int, block_size: int) -> Pool:
+def _used_pool(num_tokens: int, block_size: int) -> PagedMemory:
     """The allocator of ``pagesim simulate``, with a row left for the lesson's sequence."""
     num_blocks = _OTHERS + ceil_div(num_tokens, block_size)
-    pool = make_pool(Paged(block_size), num_blocks * block_size, _OTHERS + 1, num_blocks * block_size, 2 * num_blocks)
+    slots = num_blocks * block_size
+    pool = make(Paged(block_size), slots, Demand(_OTHERS + 1, slots, slots, 2 * slots, _OTHERS + 1))
     for row in range(_OTHERS):
-        admit(pool, row, block_size, block_size, step=0)
+        admit(pool, row, Ask.of(block_size), block_size, step=0)
     for row in _LEFT:
         release(pool, row, step=0)
     return pool
 
 
-def _table(pool: Pool) -> list[int]:
+def _table(pool: PagedMemory) -> list[int]:
     return pool.table[_OTHERS, :pool.hold.blocks[_OTHERS]].tolist()
 
 

@@ -5,7 +5,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from pagesim.engine.ownership import NOBODY, Ownership
+from pagesim.core.ledger import NOBODY
+from pagesim.engine.ownership import Ownership
 from pagesim.report.colours import OWNERS
 
 

@@ -2,7 +2,8 @@
 
 import json
 
-from pagesim.engine.ownership import NOBODY, Ownership
+from pagesim.core.ledger import NOBODY
+from pagesim.engine.ownership import Ownership
 
 
 def events_json(recorded: Ownership) -> str:

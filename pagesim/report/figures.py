@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from pagesim.core.ledger import grouped
+
 
 class Figure(NamedTuple):
     """``rare`` ones are shown only where some case has more than 0."""
@@ -22,7 +24,7 @@ def groups(cases: list[dict]) -> list[Group]:
 
     Shares and means are over the time in which something runs, but for the two conventions, which name their window.
     """
-    contiguous = any(case["allocator"]["kind"] == "contiguous" for case in cases)
+    contiguous = any(case["histograms"]["hole_slots_s"] is not None for case in cases)
     every = (_MEMORY, _EXTERNAL, _PAPER, _TEXTBOOK, _LOAD, _LATENCY)
     return [_without_zeros(group, cases) for group in every if contiguous or group is not _EXTERNAL]
 
@@ -60,12 +62,7 @@ def textbook_shares(case: dict) -> dict[str, float] | None:
     parts = case["ledger"][shown_window(case)]
     if parts is None:
         return None
-    return {
-        "used": parts["token_states"],
-        "internal": parts["reserved"] + parts["overreserved"] + parts["rounding"],
-        "external": parts["stranded"] + parts["remainder"],
-        "free": parts["cached"] + parts["idle"],
-    }
+    return grouped(parts, "textbook")
 
 
 def _part(part: str) -> Callable[[dict], str]:

@@ -10,7 +10,8 @@ from typing import TextIO
 
 import numpy as np
 
-from pagesim.engine.ownership import NOBODY, Ownership
+from pagesim.core.ledger import NOBODY
+from pagesim.engine.ownership import Ownership
 from pagesim.errors import InputError
 from pagesim.report.folder import case_folder, read_document
 

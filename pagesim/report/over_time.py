@@ -6,7 +6,7 @@ import zlib
 import numpy as np
 
 from pagesim.engine.ownership import Ownership
-from pagesim.engine.result import PARTS
+from pagesim.core.ledger import PARTS
 from pagesim.report.address_map import AddressMap, address_map
 from pagesim.report.colours import OWNERS, PART_COLOURS, PREEMPTED, RUNNING, WAITING
 from pagesim.report.png import palette_png

@@ -1,7 +1,7 @@
 """A case on the page: its ledger and load over time, and its address map."""
 
 from pagesim.engine.ownership import Ownership
-from pagesim.engine.result import PARTS
+from pagesim.core.ledger import PARTS
 from pagesim.report.colours import PART_COLOURS
 from pagesim.report.loaded import LoadedCase
 from pagesim.report.markup import figure, legend, section, spaced

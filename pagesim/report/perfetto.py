@@ -20,7 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pagesim.core.files import replacing
-from pagesim.engine.result import PARTS, STATUSES, Result
+from pagesim.core.ledger import PARTS
+from pagesim.engine.result import STATUSES, Result
 from pagesim.trace.trace import Trace
 
 MOST_REQUESTS = 1_000

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pagesim.engine.result import PARTS
+from pagesim.core.ledger import PARTS
 from pagesim.errors import InputError
 from pagesim.report import sweeps
 from pagesim.report.address_map import address_map

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pagesim.engine.result import PARTS, STATUSES, Requests, Timeline
+from pagesim.core.ledger import PARTS
+from pagesim.engine.result import STATUSES, Requests, Timeline
 from pagesim.trace.trace import Trace
 
 _ROWS_AT_ONCE = 50_000

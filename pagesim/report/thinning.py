@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pagesim.engine.result import PARTS
+from pagesim.core.ledger import PARTS
 
 MEANS = (*(f"mean_{part}_slots" for part in PARTS), "mean_running", "mean_waiting")
 MAXIMA = ("max_token_states_slots", "max_allocated_slots", "max_running", "max_waiting")

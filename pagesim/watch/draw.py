@@ -8,8 +8,8 @@ import numpy as np
 from rich.style import Style
 from rich.text import Text
 
-from pagesim.engine.ownership import NOBODY, free_runs
-from pagesim.engine.result import PARTS
+from pagesim.engine.ownership import free_runs
+from pagesim.core.ledger import NOBODY, PARTS
 from pagesim.watch.player import View
 
 STORED, EMPTY, FREE, STRANDED = "█", "░", "·", "×"

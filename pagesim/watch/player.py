@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pagesim.allocators.spec import Paged
-from pagesim.engine.ownership import NOBODY
-from pagesim.engine.result import PARTS, STATUSES
+from pagesim.core.ledger import NOBODY, PARTS
+from pagesim.engine.result import STATUSES
 from pagesim.engine.run import Run
 
 MOST_EVENTS = 40
@@ -64,7 +63,7 @@ class Player:
     def advance_to(self, time_s: float, most_steps: int) -> bool:
         """Perform steps until the one under way at ``time_s``, or the next where none is; False if more were needed."""
         for _ in range(most_steps):
-            if self.over or self._run.progress().time_s > time_s:
+            if self.over or self._run.position().time_s > time_s:
                 self._clock_s = time_s
                 return True
             self.over = not self._run.advance(1)
@@ -73,7 +72,7 @@ class Player:
 
     def next_s(self) -> float:
         """When the picture changes next: the end of the step under way, or the start of the next one."""
-        return self._run.step_start_s() if self._is_idle() else self._run.progress().time_s
+        return self._run.step_start_s() if self._is_idle() else self._run.position().time_s
 
     def reached_s(self) -> float:
         return self._clock_s
@@ -91,7 +90,7 @@ class Player:
         arrived = int(np.searchsorted(result.requests.arrival_s, self._clock_s, side="right"))
         self._note(owning, arrived, status)
         return View(
-            name=self.name, owners=owners, stored=stored, paged=isinstance(run.spec, Paged), unit_slots=run.units()[0],
+            name=self.name, owners=owners, stored=stored, paged=not run.has_holes(), unit_slots=run.units()[0],
             parts_slots=parts, running=0 if empty else instant.running, waiting=0 if empty else instant.waiting,
             arrived=arrived, completed=int(np.count_nonzero(status == _COMPLETED)),
             rejected=int(np.count_nonzero(status > _COMPLETED)), preempted=result.counters.preemptions,
@@ -109,7 +108,7 @@ class Player:
         """The same of a memory that nobody uses."""
         unit_slots, num_units = self._run.units()
         parts = np.zeros(len(PARTS), np.int64)
-        parts[_REMAINDER] = self._run.capacity_slots - unit_slots * num_units
+        parts[_REMAINDER] = self._run.setup.capacity_slots - unit_slots * num_units
         parts[_IDLE] = unit_slots * num_units
         return np.full(num_units, NOBODY, np.int64), np.zeros(num_units, np.int64), parts, []
 

@@ -16,9 +16,11 @@ import time
 
 import numpy as np
 
-from pagesim.allocators.spec import Contiguous, Paged
-from pagesim.engine.rules import Linear, Scheduling
+from pagesim.allocators import Contiguous, Paged
+from pagesim.engine.durations import Linear
+from pagesim.engine.scheduling import Scheduling
 from pagesim.engine.run import simulate
+from pagesim.engine.setup import Setup
 from pagesim.trace import Trace
 
 MILLION = 10**6
@@ -46,7 +48,7 @@ def measure(spec: Contiguous | Paged, num_requests: int) -> dict:
     """CPU seconds and peak memory of a simulation on an A100-80GB's KV memory for Llama-3.1-8B, all arriving at once."""
 
     def run(trace: Trace):
-        return simulate(trace, spec, 450_000, 8192, Scheduling(1024, 8192), Linear(0.03))
+        return simulate(Setup(trace, spec, 450_000, 8192, Scheduling(1024, 8192), Linear(0.03)))
 
     run(azure_conv_like(1))
     trace = azure_conv_like(num_requests)

@@ -173,13 +173,14 @@ def test_a_file_that_cannot_be_written_is_an_error_with_its_path(pagesim, tmp_pa
 
 
 def test_ctrl_c_shows_what_has_finished_and_exits_130(pagesim, tmp_path, monkeypatch):
-    from pagesim.allocators.spec import Paged
+    from pagesim.allocators import Paged
     from pagesim.engine.run import Run
+    from pagesim.engine.setup import Setup
 
     advance = Run.advance
 
     def interrupted_in_the_second(run, max_steps=None):
-        if isinstance(run.spec, Paged):
+        if isinstance(run.setup.allocator, Paged):
             raise KeyboardInterrupt
         return advance(run, max_steps)
 

@@ -6,7 +6,7 @@ import pytest
 
 from pagesim.config import Capacity, load
 from pagesim.config.starter import STARTER
-from pagesim.engine.rules import Linear
+from pagesim.engine.durations import Linear
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 

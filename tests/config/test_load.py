@@ -2,10 +2,11 @@
 
 import pytest
 
-from pagesim.allocators.spec import Contiguous, Paged
+from pagesim.allocators import Contiguous, Paged
 from pagesim.config import Capacity, TraceOptions
 from pagesim.core.units import GIB
-from pagesim.engine.rules import Linear, Roofline, Scheduling
+from pagesim.engine.durations import Linear, Roofline
+from pagesim.engine.scheduling import Scheduling
 
 EXAMPLE = """
 # What does contiguous preallocation waste on an H200, and what does paging win?

@@ -7,7 +7,7 @@ import yaml
 
 from pagesim.config import load
 from pagesim.config.expand import expanded
-from pagesim.engine.rules import Linear
+from pagesim.engine.durations import Linear
 
 LLAMA_8B = {"num_q_heads": 32, "num_kv_heads": 8, "head_dim": 128, "dtype": "bf16", "step_s": 5e-6,
             "context_token_s": 1e-9}

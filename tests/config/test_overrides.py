@@ -2,7 +2,7 @@
 
 import pytest
 
-from pagesim.allocators.spec import Paged
+from pagesim.allocators import Paged
 from pagesim.config import load
 from pagesim.errors import ConfigError
 

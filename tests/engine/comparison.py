@@ -11,14 +11,14 @@ from pagesim.engine.run import Run
 
 
 def assert_engine_equals_oracle(made) -> None:
-    oracle, engine = made.make(OracleRun), made.make(Run)
+    oracle, engine = OracleRun(made), Run(made)
     for step in oracle.steps:
         engine.advance(max_steps=1)
         assert_same_memory(engine.tables(), step)
         assert_same_instant(engine.instant(), step)
     while engine.advance(max_steps=1):      # what is left must be no step
         pass
-    assert engine.progress().steps == len(oracle.steps)
+    assert engine.position().steps == len(oracle.steps)
     assert_same_result(engine.result(), oracle)
 
 

@@ -2,8 +2,9 @@
 
 from strategies import Setup, setup
 
-from pagesim.allocators.spec import Contiguous, Paged
-from pagesim.engine.rules import Linear, Scheduling
+from pagesim.allocators import Contiguous, Paged
+from pagesim.engine.durations import Linear
+from pagesim.engine.scheduling import Scheduling
 
 
 def run_of(requests, allocator: Contiguous | Paged, capacity_slots: int, max_model_len: int = 4096,

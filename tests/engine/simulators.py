@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass
 from oracle.run import OracleRun
 from strategies import Setup
 
-from pagesim.engine.result import PARTS, STATUSES, WINDOWS, Column
+from pagesim.core.ledger import PARTS
+from pagesim.engine.result import STATUSES, WINDOWS, Column
 from pagesim.engine.run import Run
 
 
@@ -43,7 +44,7 @@ class Outcome:
 
 
 def by_oracle(made: Setup) -> Outcome:
-    run = made.make(OracleRun)
+    run = OracleRun(made)
     views = []
     for step in run.steps:
         memory = {request: table for (request, _), table in step.tables.items()}
@@ -56,7 +57,7 @@ def by_oracle(made: Setup) -> Outcome:
 
 
 def by_engine(made: Setup) -> Outcome:
-    run = made.make(Run)
+    run = Run(made)
     tables = []
     while run.advance(max_steps=1):
         tables.append(run.tables())

@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pagesim.allocators.spec import Paged
-from pagesim.engine.rules import Linear, Scheduling
+from pagesim.allocators import Paged
+from pagesim.engine.durations import Linear
+from pagesim.engine.scheduling import Scheduling
 from pagesim.engine.run import Run
+from pagesim.engine.setup import Setup
 from pagesim.trace import Trace
 
 PACKAGE = Path(__file__).parents[2] / "pagesim"
@@ -22,14 +24,16 @@ PACKAGE = Path(__file__).parents[2] / "pagesim"
 # Whether the loop must be compiled, and blocks of two requests after one step, in a fresh process.
 SCRIPT = """
 import numpy as np
-from pagesim.allocators.spec import Paged
+from pagesim.allocators import Paged
 from pagesim.engine.compiled import uncompiled
-from pagesim.engine.rules import Linear, Scheduling
+from pagesim.engine.durations import Linear
+from pagesim.engine.scheduling import Scheduling
 from pagesim.engine.run import Run
+from pagesim.engine.setup import Setup
 from pagesim.trace import Trace
 compiles = bool(uncompiled([Paged()]))
 trace = Trace(np.zeros(2), np.array([8, 4], np.int32), np.array([9, 9], np.int32))
-run = Run(trace, Paged(4), 64, 64, Scheduling(), Linear(1.0))
+run = Run(Setup(trace, Paged(4), 64, 64, Scheduling(), Linear(1.0)))
 run.advance(1)
 print("compiled" if compiles else "not compiled", run.tables().block_ids.tolist())
 assert not uncompiled([Paged()])
@@ -64,9 +68,9 @@ def copy(tmp_path_factory):
 def test_it_is_compiled_once_and_again_when_a_source_of_it_changes(copy):
     assert blocks_after_one_step(copy) == "compiled [0, 1, 2]"
     assert blocks_after_one_step(copy) == "not compiled [0, 1, 2]"
-    source = copy / "pagesim" / "allocators" / "pool.py"
+    source = copy / "pagesim" / "allocators" / "paged.py"
     text = source.read_text()
-    changed = text.replace("ids[old + i] = count[FRESH] + i", "ids[old + i] = count[FRESH] + i + 5")
+    changed = text.replace("ids[old + i] = count.fresh + i", "ids[old + i] = count.fresh + i + 5")
     assert changed != text
     source.write_text(changed)
     assert blocks_after_one_step(copy) == "compiled [5, 6, 7]"
@@ -74,7 +78,7 @@ def test_it_is_compiled_once_and_again_when_a_source_of_it_changes(copy):
 
 def test_an_interrupt_at_any_moment_is_an_interrupt():
     ones = np.ones(100_000, np.int32)
-    run = Run(Trace(np.arange(100_000.0), ones, 3 * ones), Paged(16), 64, 64, Scheduling(), Linear(0.1))
+    run = Run(Setup(Trace(np.arange(100_000.0), ones, 3 * ones), Paged(16), 64, 64, Scheduling(), Linear(0.1)))
     run.advance(1)
     for moment in range(20):
         with pytest.raises(KeyboardInterrupt):
@@ -99,7 +103,7 @@ from pagesim.engine import compiled
 def save(*args):
     raise OSError(28, "No space left on device")
 
-compiled._LOOPS[compiled.Pool]._cache.save_overload = save
+compiled._LOOPS[compiled.KINDS[1].memory]._cache.save_overload = save
 """
     cache = str(copy / "full")
     assert blocks_after_one_step(copy, full + STILL_UNCOMPILED, PAGESIM_CACHE_DIR=cache).startswith("compiled ")
@@ -116,10 +120,10 @@ def test_what_is_compiled_in_advance_is_found_whatever_the_current_directory_hol
     for folder in (used, here):
         shutil.copytree(PACKAGE, folder / "pagesim", ignore=shutil.ignore_patterns("__pycache__"))
     script = (
-        "from pagesim.allocators.spec import Paged\n"
+        "from pagesim.allocators import Paged\n"
         "from pagesim.engine import compiled\n"
         "compiled.compile_loops(compiled.uncompiled([Paged()]))\n" + SCRIPT + "\n"
-        "assert sum(compiled._LOOPS[compiled.Pool].stats.cache_hits.values()) == 1"
+        "assert sum(compiled._LOOPS[compiled.KINDS[1].memory].stats.cache_hits.values()) == 1"
     )
     environment = {"PYTHONPATH": str(used), "PAGESIM_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_DISABLE_JIT": "0"}
     done = subprocess.run([sys.executable, "-P", "-c", script], cwd=here, capture_output=True, text=True,

@@ -52,13 +52,9 @@ def test_seventeen_tokens_in_blocks_of_eight_are_three_blocks(play):
 
 
 def test_a_pool_of_two_to_the_31_blocks_costs_no_list_of_that_size():
-    result = simulate(*arguments(blocks_of([(100, 3)], 2**31)))
+    result = simulate(blocks_of([(100, 3)], 2**31))
     assert result.num_blocks == 2**31
     assert result.integrals[0, Column.IDLE] == pytest.approx(3 * (2**35 - 7 * 16), rel=1e-15)
-
-
-def arguments(made) -> tuple:
-    return made.trace, made.allocator, made.capacity_slots, made.max_model_len, made.scheduling, made.durations
 
 
 # --------------------------------------------------------------------------------------------------- never fits, never ends
@@ -146,7 +142,7 @@ def test_a_refusal_takes_nothing(play):
 @settings(max_examples=100)
 @given(setups(paged()))
 def test_used_and_free_blocks_make_up_the_pool_at_every_instant(made):
-    run = made.make(Run)
+    run = Run(made)
     while run.advance(max_steps=1):
         tables = run.tables()
         assert len(set(tables.block_ids.tolist())) == len(tables.block_ids), "no block has two owners"
@@ -170,7 +166,7 @@ def test_when_a_run_is_over_the_next_one_in_the_pool_finds_all_of_it(play, block
 @settings(max_examples=100)
 @given(setups())
 def test_what_was_read_is_rejected_completed_or_unfinished(made):
-    result = made.make(simulate)
+    result = simulate(made)
     assert len(result.requests.status) == len(made.trace)
     if made.until_s is None:
         assert (result.requests.status != 0).all()

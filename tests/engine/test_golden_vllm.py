@@ -11,7 +11,7 @@ from pagesim.engine.run import Run
 def replay(request):
     """The recording, the engine's result, and the block tables of every step with the requests in running order."""
     recorded = recording.read(request.param)
-    run = Run(*recorded.arguments)
+    run = Run(recorded.setup)
     tables = []
     while run.advance(max_steps=1):
         now = run.tables()

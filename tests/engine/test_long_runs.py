@@ -9,8 +9,10 @@ from comparison import assert_engine_equals_oracle, assert_same_timeline
 from oracle.run import OracleRun
 from strategies import setup
 
-from pagesim.allocators.spec import PLACEMENTS, Contiguous, Paged
-from pagesim.engine.rules import Linear, Scheduling
+from pagesim.allocators import Contiguous, Paged
+from pagesim.allocators.holes import PLACEMENTS
+from pagesim.engine.durations import Linear
+from pagesim.engine.scheduling import Scheduling
 from pagesim.engine.run import Run
 
 ALLOCATORS = [Paged(1), Paged(16, "fifo"), Paged(5, watermark=0.02),
@@ -41,7 +43,7 @@ def test_a_request_that_is_rejected_for_its_length_takes_no_memory():
                  scheduling=Scheduling(), durations=Linear(1.0))
     assert_engine_equals_oracle(made)
     tracemalloc.start()
-    made.make(Run)
+    Run(made)
     assert tracemalloc.get_traced_memory()[1] < 10**7
     tracemalloc.stop()
 
@@ -54,7 +56,7 @@ def test_engine_and_oracle_are_equal_where_the_running_sequences_use_up_the_budg
 @pytest.mark.parametrize("num_requests", (300, 10_000))
 def test_a_thinned_timeline_keeps_means_extremes_and_sums_of_all_steps(num_requests):
     made = long_run(Paged(4), num_requests, 40, seed=1, longest=15)
-    oracle, engine = made.make(OracleRun), made.make(Run)
+    oracle, engine = OracleRun(made), Run(made)
     engine.advance()
     timeline = engine.result().timeline
     assert timeline.stride == 1 if num_requests == 300 else timeline.stride > 1

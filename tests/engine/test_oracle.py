@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import contiguous, paged, setups
 
-from pagesim.allocators.spec import PLACEMENTS, Contiguous, Paged
+from pagesim.allocators import Contiguous, Paged
+from pagesim.allocators.holes import PLACEMENTS
 from pagesim.engine.run import Run
 
 
@@ -42,7 +43,7 @@ def test_engine_and_oracle_are_equal_on_growing_regions(placement, data):
 @settings(max_examples=200)
 @given(setups(), st.lists(st.integers(1, 9), min_size=1, max_size=4))
 def test_a_run_made_in_pieces_equals_a_run_made_at_once(made, pieces):
-    at_once, in_pieces = made.make(Run), made.make(Run)
+    at_once, in_pieces = Run(made), Run(made)
     at_once.advance()
     for piece in itertools.cycle(pieces):
         if not in_pieces.advance(max_steps=piece):

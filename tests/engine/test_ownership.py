@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
-from pagesim.allocators.spec import Contiguous, Paged
+from pagesim.allocators import Contiguous, Paged
 from pagesim.engine.ownership import ownership
-from pagesim.engine.rules import Linear, Scheduling
+from pagesim.engine.durations import Linear
+from pagesim.engine.scheduling import Scheduling
 from pagesim.engine.run import Run
+from pagesim.engine.setup import Setup
 from pagesim.trace import Trace
 
 
@@ -14,7 +16,7 @@ def busy_run(allocator):
     rng = np.random.default_rng(7)
     trace = Trace(np.sort(rng.uniform(0, 3, 60)), rng.integers(1, 30, 60).astype(np.int32),
                   rng.integers(1, 40, 60).astype(np.int32))
-    return Run(trace, allocator, 200, 128, Scheduling(16, 128), Linear(0.05))
+    return Run(Setup(trace, allocator, 200, 128, Scheduling(16, 128), Linear(0.05)))
 
 
 @pytest.mark.parametrize("allocator", [Paged(8), Paged(1, "fifo"), Contiguous("exact"), Contiguous("grow", "buddy")])
@@ -23,7 +25,7 @@ def test_every_recorded_step_is_redrawn_as_it_was(allocator, most_steps):
     finished = busy_run(allocator)
     finished.advance()
     recorded = ownership(lambda: busy_run(allocator), finished, most_steps)
-    assert recorded.last_step - recorded.first_step + 1 == min(most_steps, finished.progress().steps)
+    assert recorded.last_step - recorded.first_step + 1 == min(most_steps, finished.position().steps)
     run = busy_run(allocator)
     for step in range(recorded.last_step + 1):
         run.advance(1)
@@ -41,7 +43,7 @@ def test_a_long_run_is_recorded_around_its_peak():
 
 def test_neighbouring_units_that_change_alike_are_one_change():
     trace = Trace(np.zeros(2), np.array([20, 9], np.int32), np.array([1, 1], np.int32))
-    make = lambda: Run(trace, Paged(4), 40, 64, Scheduling(), Linear(1.0))
+    make = lambda: Run(Setup(trace, Paged(4), 40, 64, Scheduling(), Linear(1.0)))
     finished = make()
     finished.advance()
     assert ownership(make, finished, 5).changes.tolist() == [[0, 0, 5, 0], [0, 5, 3, 1]]
@@ -52,11 +54,11 @@ def test_a_sample_admitted_again_into_its_siblings_row_takes_other_blocks(alloca
     rng = np.random.default_rng(1)
     lengths = [rng.integers(1, 25, 40).astype(np.int32) for _ in range(2)]
     trace = Trace(np.zeros(40), *lengths, num_samples=rng.integers(1, 4, 40).astype(np.int32))
-    make = lambda: Run(trace, allocator, 100, 64, Scheduling(6, 64), Linear(0.05))
+    make = lambda: Run(Setup(trace, allocator, 100, 64, Scheduling(6, 64), Linear(0.05)))
     finished, run = make(), make()
     finished.advance()
     assert finished.result().counters.preemptions > 20
     recorded = ownership(make, finished, 10_000)
     while run.advance(1):
-        step = run.progress().steps - 1
+        step = run.position().steps - 1
         np.testing.assert_array_equal(recorded.owners_at(step), run.owners())

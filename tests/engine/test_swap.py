@@ -2,7 +2,7 @@
 
 from examples import blocks_of, regions_of
 
-from pagesim.engine.rules import Linear
+from pagesim.engine.durations import Linear
 
 STORM = [(8, 4), (8, 4)]      # each ends with 11 tokens: 3 blocks of 4, and both together have 5
 

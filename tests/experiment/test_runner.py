@@ -148,7 +148,7 @@ def test_the_api_takes_a_path_an_experiment_or_a_case_and_returns_figures_and_re
 
 
 def test_lost_rows_are_an_error(tmp_path):
-    from pagesim.experiment.document import trace_facts
+    from pagesim.experiment.summary import trace_facts
     from pagesim.trace import read_trace
 
     write_experiment(tmp_path)

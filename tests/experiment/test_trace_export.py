@@ -1,7 +1,7 @@
 from tiny import write_experiment
 
 from pagesim.config import load
-from pagesim.experiment.case import start
+from pagesim.experiment.attempt import start
 from pagesim.experiment.trace_export import preemptions
 
 # Three sequences that grow to 40 tokens each where only 96 fit: the last one admitted goes, and later comes back.

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from pagesim.engine.ownership import NOBODY, free_runs
+from pagesim.core.ledger import NOBODY
+from pagesim.engine.ownership import free_runs
 from pagesim.errors import InputError
 from pagesim.explain.ae import ae
 from pagesim.explain.holes import holes

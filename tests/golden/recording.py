@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from pagesim.allocators.spec import Paged
-from pagesim.engine.rules import Linear, Scheduling
+from pagesim.allocators import Paged
+from pagesim.engine.durations import Linear
+from pagesim.engine.scheduling import Scheduling
+from pagesim.engine.setup import Setup
 from pagesim.trace.trace import Trace
 
 FOLDER = Path(__file__).parent / "vllm"
@@ -26,9 +28,9 @@ class Recording:
     per_request: list[dict]
 
     @property
-    def arguments(self) -> tuple:
-        """Of ``Run``: each step lasts one second, so that step k starts at k seconds."""
-        return self.trace, self.allocator, self.capacity_slots, self.max_model_len, self.scheduling, Linear(1.0)
+    def setup(self) -> Setup:
+        """Each step lasts one second, so that step k starts at k seconds."""
+        return Setup(self.trace, self.allocator, self.capacity_slots, self.max_model_len, self.scheduling, Linear(1.0))
 
 
 def read(name: str) -> Recording:

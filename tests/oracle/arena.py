@@ -3,7 +3,7 @@
 import copy
 import math
 
-from pagesim.allocators.spec import Contiguous
+from pagesim.allocators import Contiguous
 
 from .sequence import Region
 

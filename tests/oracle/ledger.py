@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pagesim.engine.result import PARTS
+from pagesim.core.ledger import PARTS
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,7 @@ class Instant:
         head = queue[0] if queue else None
         refused, need = False, 0
         if head:
-            chunks = [min(s.known - s.stored, scheduling.max_num_batched_tokens) for s in head]
-            if not scheduling.chunked_prefill:
-                chunks = [s.known - s.stored for s in head]
+            chunks = chunks_of(head, scheduling.max_num_batched_tokens)
             refused = memory.refuses(head, chunks, scheduling, len(running))
             need = memory.need_slots(head, chunks, scheduling, len(running))
         labels = label_slots(memory, running)
@@ -40,6 +38,14 @@ class Instant:
         no_hole = refused and all(hole < q for hole in holes)
         return cls(parts, allocated, refused, holes, largest_hole(holes, free), unusable(holes, free, q), no_hole,
                    extfrag_index(holes, free, q) if no_hole else 0)
+
+
+def chunks_of(head, budget: int) -> list[int]:
+    """Tokens that the sequences of the queue's head compute at once when they may have ``budget``."""
+    chunks = []
+    for sequence in head:
+        chunks.append(min(sequence.known - sequence.stored, budget - sum(chunks)))
+    return chunks
 
 
 def label_slots(memory, running) -> list[str]:

@@ -2,7 +2,7 @@
 
 import math
 
-from pagesim.allocators.spec import Paged
+from pagesim.allocators import Paged
 
 
 class Pool:

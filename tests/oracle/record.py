@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from pagesim.engine.result import PARTS, WAIT_CAUSES, WINDOWS, Column
+from pagesim.core.ledger import PARTS
+from pagesim.engine.result import WAIT_CAUSES, WINDOWS, Column
 
 from .ledger import Instant
 

@@ -4,13 +4,12 @@ import math
 
 import numpy as np
 
-from pagesim.allocators.spec import Contiguous
-from pagesim.engine.rules import Linear
-from pagesim.errors import InputError
+from pagesim.allocators import Contiguous
+from pagesim.engine.durations import Linear
 
 from .arena import Arena
 from .arrivals import Closed, Timed
-from .ledger import Instant
+from .ledger import Instant, chunks_of
 from .pool import Pool
 from .record import Step, Sums
 from .sequence import Sequence
@@ -29,20 +28,19 @@ def duration_s(durations, prefill: int, decode: int, num_sequences: int, context
 
 
 class OracleRun:
-    """Same arguments as the engine's ``Run``; the whole run is made here.
+    """Of the same setup as the engine's ``Run``; the whole run is made here.
 
     Afterwards ``steps`` has a row for each step, ``sums`` what a result sums up, and the lists ``arrival_s``,
     ``first_scheduled_s``, ``first_token_s``, ``finish_s``, ``status`` and ``preemptions`` an entry for each request.
     """
 
-    def __init__(self, trace, allocator, capacity_slots, max_model_len, scheduling, durations, *, closed_users=None,
-                 until_s=None, warmup_s=0.0) -> None:
-        self.scheduling, self.durations, self.max_model_len = scheduling, durations, max_model_len
-        self.until_s, self.warmup_s = until_s, warmup_s
-        self.memory = make_memory(allocator, capacity_slots, max_model_len)
-        self.empty_memory = make_memory(allocator, capacity_slots, max_model_len)
+    def __init__(self, setup) -> None:
+        trace, scheduling, closed_users = setup.trace, setup.scheduling, setup.closed_users
+        self.scheduling, self.durations, self.max_model_len = scheduling, setup.durations, setup.max_model_len
+        self.until_s, self.warmup_s = setup.until_s, setup.warmup_s
+        self.memory = make_memory(setup.allocator, setup.capacity_slots, setup.max_model_len)
+        self.empty_memory = make_memory(setup.allocator, setup.capacity_slots, setup.max_model_len)
         self.requests = [make_sequences(trace, i) for i in range(len(trace))]
-        self.refuse_bad_input(allocator)
         self.arrivals = Timed(trace.arrival_s) if closed_users is None else Closed(len(trace), closed_users)
         self.status = ["unfinished"] * len(trace)
         self.first_scheduled_s, self.first_token_s, self.finish_s = ([math.nan] * len(trace) for _ in range(3))
@@ -58,14 +56,6 @@ class OracleRun:
         if not self.warm:
             self.sums = Sums()     # no step after the warm-up: nothing is counted
         self.arrival_s = self.arrivals.arrival_s
-
-    def refuse_bad_input(self, allocator) -> None:
-        if not self.scheduling.chunked_prefill and self.scheduling.max_num_batched_tokens < self.max_model_len:
-            raise InputError("without chunked prefill max_num_batched_tokens must be at least max_model_len")
-        if isinstance(allocator, Contiguous) and allocator.reserve == "max_tokens":
-            for row, (sequence, *_) in enumerate(self.requests):
-                if 0 < sequence.limit_tokens < sequence.output_tokens:
-                    raise InputError(f"request {row}: max_tokens is below its output tokens")
 
     # Between steps.
 
@@ -183,10 +173,7 @@ class OracleRun:
     def admit(self, step: Step) -> None:
         while self.queue:
             head = self.queue[0]
-            chunks, left = [], self.budget
-            for sequence in head:
-                chunks.append(min(sequence.known - sequence.stored, left))
-                left -= chunks[-1]
+            chunks = chunks_of(head, self.budget)
             step.cause = self.cause_to_wait(step, head, chunks)
             if step.cause is not None:
                 return

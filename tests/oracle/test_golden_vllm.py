@@ -9,7 +9,7 @@ from oracle.run import OracleRun
 @pytest.fixture(scope="module", params=recording.NAMES)
 def replay(request):
     recorded = recording.read(request.param)
-    return recorded, OracleRun(*recorded.arguments)
+    return recorded, OracleRun(recorded.setup)
 
 
 def test_the_oracle_does_in_every_step_what_vllm_did(replay):

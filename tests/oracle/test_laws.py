@@ -16,7 +16,7 @@ laws = settings(settings.get_profile("laws"))
 @laws
 @given(setups())
 def test_the_ledger_sums_to_the_capacity_at_every_step(made):
-    for step in made.make(OracleRun).steps:
+    for step in OracleRun(made).steps:
         assert sum(step.parts) == made.capacity_slots
         assert step.instant.allocated == sum(step.parts[:4])
 
@@ -24,7 +24,7 @@ def test_the_ledger_sums_to_the_capacity_at_every_step(made):
 @laws
 @given(setups())
 def test_no_request_vanishes_and_without_an_end_none_stays_unfinished(made):
-    run = made.make(OracleRun)
+    run = OracleRun(made)
     assert all(status in STATUSES for status in run.status)
     if made.until_s is None:
         assert "unfinished" not in run.status
@@ -34,7 +34,7 @@ def test_no_request_vanishes_and_without_an_end_none_stays_unfinished(made):
 @laws
 @given(setups())
 def test_at_the_end_all_memory_is_free_again(made):
-    run = made.make(OracleRun)
+    run = OracleRun(made)
     if made.until_s is None:
         assert run.memory.free_slots() == made.capacity_slots - run.memory.remainder
         assert run.host_free == (math.inf if made.scheduling.swap_slots is None
@@ -45,7 +45,7 @@ def test_at_the_end_all_memory_is_free_again(made):
 @given(setups())
 def test_the_oldest_running_sequence_is_preempted_only_when_it_is_alone(made):
     before = []
-    for step in made.make(OracleRun).steps:
+    for step in OracleRun(made).steps:
         if before and before[0] in step.preempted:
             assert step.preempted[-1] == before[0] and len(step.preempted) == len(before)
         assert step.preempted == before[::-1][:len(step.preempted)], "victims go from the last of the running order"
@@ -55,7 +55,7 @@ def test_the_oldest_running_sequence_is_preempted_only_when_it_is_alone(made):
 @laws
 @given(setups())
 def test_a_request_of_one_sample_computes_its_final_tokens_and_what_was_recomputed(made):
-    run = made.make(OracleRun)
+    run = OracleRun(made)
     if made.warmup_s or made.until_s is not None:
         return
     finals = sum(s.final for samples in run.requests for s in samples if run.status[s.request] == "completed")
@@ -66,7 +66,7 @@ def test_a_request_of_one_sample_computes_its_final_tokens_and_what_was_recomput
 @laws
 @given(setups())
 def test_no_output_token_is_made_twice(made):
-    run = made.make(OracleRun)
+    run = OracleRun(made)
     if made.warmup_s == 0:
         assert run.sums.counters["output_tokens"] == sum(s.sampled for samples in run.requests for s in samples)
 
@@ -74,7 +74,7 @@ def test_no_output_token_is_made_twice(made):
 @laws
 @given(setups())
 def test_time_never_runs_backwards_and_steps_do_not_overlap(made):
-    steps = made.make(OracleRun).steps
+    steps = OracleRun(made).steps
     for step, following in itertools.pairwise(steps):
         assert step.start_s + step.duration_s <= following.start_s
     for step in steps:
@@ -84,7 +84,7 @@ def test_time_never_runs_backwards_and_steps_do_not_overlap(made):
 @laws
 @given(setups())
 def test_the_same_run_twice_gives_the_same_steps(made):
-    first, second = made.make(OracleRun), made.make(OracleRun)
+    first, second = OracleRun(made), OracleRun(made)
     assert first.steps == second.steps
     assert vars(first.sums) == vars(second.sums)
 
@@ -92,7 +92,7 @@ def test_the_same_run_twice_gives_the_same_steps(made):
 @laws
 @given(setups())
 def test_the_queue_is_served_in_order_and_a_preempted_sequence_before_one_that_never_ran(made):
-    run = made.make(OracleRun)
+    run = OracleRun(made)
     seen, waiting_again = set(), set()
     for step in run.steps:
         waiting_again |= set(step.preempted)
@@ -110,6 +110,6 @@ def test_the_queue_is_served_in_order_and_a_preempted_sequence_before_one_that_n
 @given(setups())
 def test_only_a_sequence_that_stores_nothing_yet_can_be_left_out_of_a_step(made):
     """Who computes takes a token of the budget to get there, so the next step's budget reaches all of them."""
-    for step in made.make(OracleRun).steps:
+    for step in OracleRun(made).steps:
         computing = len(step.chunks) + len(step.decoded)
         assert len([stored for stored in step.stored.values() if stored > 0]) <= computing

@@ -6,10 +6,12 @@ import zlib
 import numpy as np
 import pytest
 
-from pagesim.allocators.spec import Contiguous, Paged
+from pagesim.allocators import Contiguous, Paged
 from pagesim.engine.ownership import NOBODY, ownership
-from pagesim.engine.rules import Linear, Scheduling
+from pagesim.engine.durations import Linear
+from pagesim.engine.scheduling import Scheduling
 from pagesim.engine.run import Run
+from pagesim.engine.setup import Setup
 from pagesim.report.address_map import address_map
 from pagesim.report.png import palette_png
 from pagesim.trace import Trace
@@ -21,7 +23,7 @@ def recorded(allocator):
     trace = Trace(np.sort(rng.uniform(0, 3, 50)), *lengths)
 
     def make():
-        return Run(trace, allocator, 203, 64, Scheduling(), Linear(0.05))
+        return Run(Setup(trace, allocator, 203, 64, Scheduling(), Linear(0.05)))
 
     finished = make()
     finished.advance()

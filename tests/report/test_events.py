@@ -5,10 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from pagesim.allocators.spec import Contiguous, Paged
+from pagesim.allocators import Contiguous, Paged
 from pagesim.engine.ownership import NOBODY, ownership
-from pagesim.engine.rules import Linear, Scheduling
+from pagesim.engine.durations import Linear
+from pagesim.engine.scheduling import Scheduling
 from pagesim.engine.run import Run
+from pagesim.engine.setup import Setup
 from pagesim.report.events import events_json
 from pagesim.trace import Trace
 
@@ -20,7 +22,7 @@ def test_every_step_can_be_redrawn_from_the_json(allocator):
     trace = Trace(np.sort(rng.uniform(0, 3, 40)), *lengths)
 
     def make():
-        return Run(trace, allocator, 120, 64, Scheduling(), Linear(0.05))
+        return Run(Setup(trace, allocator, 120, 64, Scheduling(), Linear(0.05)))
 
     finished, run = make(), make()
     finished.advance()
@@ -39,7 +41,7 @@ def test_a_run_without_steps_has_no_changes():
     trace = Trace(np.zeros(1), np.array([90], np.int32), np.array([1], np.int32))  # longer than max_model_len
 
     def make():
-        return Run(trace, Paged(8), 120, 64, Scheduling(), Linear(0.05))
+        return Run(Setup(trace, Paged(8), 120, 64, Scheduling(), Linear(0.05)))
 
     finished = make()
     finished.advance()

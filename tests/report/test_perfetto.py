@@ -4,10 +4,12 @@ import json
 import numpy as np
 import pytest
 
-from pagesim.allocators.spec import Contiguous, Paged
-from pagesim.engine.result import PARTS
-from pagesim.engine.rules import Linear, Scheduling
+from pagesim.allocators import Contiguous, Paged
+from pagesim.core.ledger import PARTS
+from pagesim.engine.durations import Linear
+from pagesim.engine.scheduling import Scheduling
 from pagesim.engine.run import Run
+from pagesim.engine.setup import Setup
 from pagesim.report.perfetto import MOST_REQUESTS, Preemption, case_events, shown_requests, write
 from pagesim.trace import Trace
 
@@ -18,7 +20,7 @@ PHASES = {"X": {"dur", "ts", "tid", "pid", "name"}, "C": {"ts", "pid", "name", "
 
 
 def finished(allocator=None, trace=TRACE, **options):
-    run = Run(trace, allocator or Paged(16), 100, 64, Scheduling(), Linear(0.5), **options)
+    run = Run(Setup(trace, allocator or Paged(16), 100, 64, Scheduling(), Linear(0.5), **options))
     run.advance()
     return run.result()
 

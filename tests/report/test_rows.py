@@ -4,10 +4,12 @@ import csv
 
 import numpy as np
 
-from pagesim.allocators.spec import Paged
-from pagesim.engine.result import PARTS
-from pagesim.engine.rules import Linear, Scheduling
+from pagesim.allocators import Paged
+from pagesim.core.ledger import PARTS
+from pagesim.engine.durations import Linear
+from pagesim.engine.scheduling import Scheduling
 from pagesim.engine.run import simulate
+from pagesim.engine.setup import Setup
 from pagesim.report.rows import request_lines, timeline_lines
 from pagesim.trace import Trace
 
@@ -15,7 +17,7 @@ from pagesim.trace import Trace
 def run_of(arrival_s, prompt, output):
     trace = Trace(np.array(arrival_s, dtype=np.float64), np.array(prompt, dtype=np.int32),
                   np.array(output, dtype=np.int32))
-    return trace, simulate(trace, Paged(16), 96, 64, Scheduling(), Linear(0.25))
+    return trace, simulate(Setup(trace, Paged(16), 96, 64, Scheduling(), Linear(0.25)))
 
 
 def test_a_row_says_when_each_thing_happened_and_leaves_out_what_did_not():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagesim.engine.result import PARTS
+from pagesim.core.ledger import PARTS
 from pagesim.report.thinning import MAXIMA, MEANS, SUMS, thin
 
 CAPACITY, REMAINDER = 100, 4

@@ -2,9 +2,11 @@
 
 import numpy as np
 
-from pagesim.allocators.spec import Contiguous, Paged
-from pagesim.engine.rules import Linear, Scheduling
+from pagesim.allocators import Contiguous, Paged
+from pagesim.engine.durations import Linear
+from pagesim.engine.scheduling import Scheduling
 from pagesim.engine.run import Run
+from pagesim.engine.setup import Setup
 from pagesim.trace import Trace
 from pagesim.watch.player import Player
 
@@ -18,7 +20,7 @@ def player(allocator: Contiguous | Paged | None = None, rows: tuple = ROWS, slot
     arrival, prompt, output = zip(*rows)
     trace = Trace(np.array(arrival, float), np.array(prompt, np.int32), np.array(output, np.int32))
     allocator = allocator or Contiguous("exact")
-    run = Run(trace, allocator, slots, slots, Scheduling(), Linear(1.0), until_s=until_s)
+    run = Run(Setup(trace, allocator, slots, slots, Scheduling(), Linear(1.0), until_s=until_s))
     return Player(type(allocator).__name__.lower(), run)
 
 

@@ -6,7 +6,7 @@ pytest.importorskip("textual", reason="textual is not installed: pip install 'pa
 
 from games import player
 
-from pagesim.allocators.spec import Contiguous, Paged
+from pagesim.allocators import Contiguous, Paged
 from pagesim.watch.app import Panel, WatchApp
 
 

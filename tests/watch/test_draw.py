@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from games import player, seen_at
 
-from pagesim.allocators.spec import Contiguous, Paged
-from pagesim.engine.result import PARTS
+from pagesim.allocators import Contiguous, Paged
+from pagesim.core.ledger import PARTS
 from pagesim.watch.draw import EMPTY, LEDGER, OWNER_COLOURS, STORED, STRANDED, bar_widths, draw, memory_cells
 
 

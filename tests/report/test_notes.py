@@ -5,7 +5,7 @@ from tiny import write_experiment
 
 from pagesim import simulate
 from pagesim.config import load
-from pagesim.experiment.notes import capacity_lines, count_lines, result_warnings, size_warnings
+from pagesim.report.notes import capacity_lines, count_lines, result_warnings, size_warnings
 
 PAGED = "[{kind: paged, block_size: 16}]"
 

@@ -1,42 +1,13 @@
-"""How requests are scheduled and how long a step lasts: the rules a user chooses, validated where they are made."""
+"""How long a step lasts: a function of its work, by coefficients that a user chooses."""
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from pagesim.core.jit import HOT
 from pagesim.errors import InputError
 
-
-@dataclass(frozen=True)
-class Scheduling:
-    """First come, first served, with vLLM's names and meanings.
-
-    Attributes:
-        max_num_seqs: sequences that run at once.
-        max_num_batched_tokens: tokens computed in one step, prefill and decode together.
-        chunked_prefill: a prompt may be computed in several steps.
-        preemption: a victim recomputes its tokens, or swaps its memory to the host and back.
-        reserve_full_isl: a request is admitted only if all it knows fits, though the first chunk takes less.
-        swap_slots: room in host memory, in slots (whole blocks of it are used); None is without limit.
-        swap_s_per_slot: seconds to move one slot over PCIe, one way.
-    """
-
-    max_num_seqs: int = 256
-    max_num_batched_tokens: int = 8192
-    chunked_prefill: bool = True
-    preemption: str = "recompute"
-    reserve_full_isl: bool = True
-    swap_slots: int | None = None
-    swap_s_per_slot: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("max_num_seqs", "max_num_batched_tokens"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.preemption not in ("recompute", "swap"):
-            raise InputError(f"preemption must be one of recompute, swap, got {self.preemption!r}")
-        if self.swap_slots is not None and self.swap_slots < 0:
-            raise InputError(f"swap_slots must not be negative, got {self.swap_slots}")
-        if not 0 <= self.swap_s_per_slot < float("inf"):
-            raise InputError(f"swap_s_per_slot must be finite and not negative, got {self.swap_s_per_slot}")
+BANDWIDTH_SHARE, COMPUTE_SHARE = 0.8, 0.6  # of the data sheet's, reached in practice
 
 
 @dataclass(frozen=True)
@@ -63,7 +34,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Roofline:
-    """``overhead_s + max(bytes / (0.8·bandwidth), floating-point operations / (0.6·peak))`` of a step.
+    """``overhead_s + max(bytes / (BANDWIDTH_SHARE · bandwidth), floating-point operations / (COMPUTE_SHARE · peak))`` of a step.
 
     bytes = ``weight_bytes + kv_bytes_per_token·(context + tokens)``: every stored token of the scheduled sequences is
     read (this step's included) and this step's tokens are written.  Operations =
@@ -73,7 +44,7 @@ class Roofline:
         weight_bytes, kv_bytes_per_token: bytes of one shard.
         flops_per_token: ``2·params`` of one shard.
         flops_per_context_token: ``4·layers·heads·head_dim`` of one shard.
-        bandwidth_bytes_per_s, peak_flops_per_s: the data sheet's; the shares 0.8 and 0.6 are applied here.
+        bandwidth_bytes_per_s, peak_flops_per_s: the data sheet's; the shares are applied here.
         overhead_s: constant time of a step.
     """
 
@@ -94,3 +65,37 @@ class Roofline:
 
 
 Durations = Linear | Roofline
+
+
+# The fields of ``Linear`` and ``Roofline`` under their names, and the time to move a slot of swapped memory.
+DURATION = np.dtype([("is_roofline", np.bool_), ("moved_slot_s", np.float64),
+                     *((name, np.float64) for rule in (Linear, Roofline) for name in rule.__dataclass_fields__)],
+                    align=True)
+
+
+def coefficients(durations: Durations, moved_slot_s: float) -> np.record:
+    """The record of a rule; the other rule's fields are 0."""
+    made = np.zeros(1, DURATION).view(np.recarray)[0]
+    made.is_roofline, made.moved_slot_s = isinstance(durations, Roofline), moved_slot_s
+    for name, value in vars(durations).items():
+        made[name] = value
+    return made
+
+
+@HOT
+def duration_s(rule, work):
+    """Seconds of a step, ``rule`` of DURATION and ``work`` of WORK."""
+    context = work.context_tokens
+    if rule.is_roofline:
+        tokens = work.prefill_tokens + work.decode_tokens
+        memory = ((rule.weight_bytes + rule.kv_bytes_per_token * (context + tokens))
+                  / (BANDWIDTH_SHARE * rule.bandwidth_bytes_per_s))
+        compute = ((rule.flops_per_token * tokens + rule.flops_per_context_token * context)
+                   / (COMPUTE_SHARE * rule.peak_flops_per_s))
+        seconds = rule.overhead_s + max(memory, compute)
+    else:
+        seconds = (rule.step_s + rule.prefill_token_s * work.prefill_tokens + rule.sequence_s * work.sequences
+                   + rule.context_token_s * context)
+    if work.moved_slots > 0:
+        seconds += work.moved_slots * rule.moved_slot_s
+    return seconds

@@ -1,17 +1,14 @@
 """The JSON of a run: what was read, how much memory there was, and one entry of figures a case."""
 
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pagesim.case import Case
 from pagesim.engine.result import Result
 from pagesim.errors import PagesimError
 from pagesim.metrics import metrics
 from pagesim.report.folder import SCHEMA_VERSION
 from pagesim.trace.trace import Trace
-
-if TYPE_CHECKING:
-    from pagesim.config import Case
 
 
 def document(entries: list[dict], failed: list[dict]) -> dict:
@@ -25,7 +22,7 @@ def document(entries: list[dict], failed: list[dict]) -> dict:
     }
 
 
-def case_entry(case: "Case", trace: Trace, result: Result) -> dict:
+def case_entry(case: Case, trace: Trace, result: Result) -> dict:
     return {
         "name": case.name,
         "trace": trace_facts(trace),
@@ -71,7 +68,7 @@ def trace_facts(trace: Trace) -> dict:
     }
 
 
-def capacity_facts(case: "Case") -> dict:
+def capacity_facts(case: Case) -> dict:
     """Memory in slots, bytes and blocks; ``max_concurrency`` = usable slots / max_model_len, as vLLM prints it."""
     capacity = case.capacity
     return {

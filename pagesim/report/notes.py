@@ -1,11 +1,8 @@
 """The sentences around a run's tables: how much memory there is, what became of the rows, what to beware of."""
 
-from typing import TYPE_CHECKING
 
+from pagesim.case import Case
 from pagesim.core.units import format_bytes
-
-if TYPE_CHECKING:
-    from pagesim.config import Case
 
 _REASONS = {
     "exceeds_max_model_len": "prompt + output exceeds max_model_len",
@@ -14,7 +11,7 @@ _REASONS = {
 }
 
 
-def capacity_lines(cases: "tuple[Case, ...]") -> list[str]:
+def capacity_lines(cases: tuple[Case, ...]) -> list[str]:
     """KV cache size in tokens, GiB and blocks, and the full-length requests it holds; a line for each size."""
     pools: dict[tuple[int, int], list[Case]] = {}
     for case in cases:
@@ -22,7 +19,7 @@ def capacity_lines(cases: "tuple[Case, ...]") -> list[str]:
     return [_capacity_line(of_one_size, max_model_len) for (_, max_model_len), of_one_size in pools.items()]
 
 
-def _capacity_line(cases: "list[Case]", max_model_len: int) -> str:
+def _capacity_line(cases: list[Case], max_model_len: int) -> str:
     usable = max(case.capacity.usable_slots for case in cases)
     num_bytes = next((case.capacity.bytes for case in cases if case.capacity.bytes is not None), None)
     blocks = dict.fromkeys(f"{case.capacity.blocks:,} blocks of {case.capacity.block_size}" for case in cases
@@ -32,7 +29,7 @@ def _capacity_line(cases: "list[Case]", max_model_len: int) -> str:
             f"{usable / max_model_len:.2f}x")
 
 
-def size_warnings(cases: "tuple[Case, ...]") -> list[str]:
+def size_warnings(cases: tuple[Case, ...]) -> list[str]:
     """A pool that cannot hold one request of full length: such requests are rejected, however empty it is."""
     return list(dict.fromkeys("warning: not even one full-length request fits: max_model_len is "
                               f"{case.max_model_len:,} tokens, the KV cache holds {case.capacity.usable_slots:,}; give "

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from pagesim.allocators.spec import Contiguous, Paged
-from pagesim.engine.rules import Durations, Scheduling
+from pagesim.allocators import Spec
+from pagesim.engine.durations import Durations
+from pagesim.engine.scheduling import Scheduling
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Case:
     name: str
     resolved: dict
     trace: TraceOptions
-    allocator: Contiguous | Paged
+    allocator: Spec
     capacity: Capacity
     max_model_len: int
     scheduling: Scheduling

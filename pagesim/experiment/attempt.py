@@ -6,19 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pagesim.case import Case, TraceOptions
 from pagesim.engine.ownership import ownership
 from pagesim.engine.result import Result
 from pagesim.engine.run import Run
+from pagesim.engine.setup import Setup
 from pagesim.errors import InputError, PagesimError
-from pagesim.experiment.document import case_entry
+from pagesim.experiment.summary import case_entry
 from pagesim.report.folder import write_case
 from pagesim.trace import Trace, read_trace
 from pagesim.trace.arrivals import with_arrivals
-
-if TYPE_CHECKING:
-    from pagesim.config import Case, TraceOptions
 
 # Short enough that Ctrl-C and the progress display feel immediate, long enough to cost nothing.
 _STEPS_AT_ONCE = 200_000
@@ -44,7 +42,7 @@ class Task:
     """A case to run.  ``folder`` is where its files go, None for nowhere; ``key`` is the address of its content."""
 
     index: int
-    case: "Case"
+    case: Case
     folder: Path | None = None
     key: str = ""
     keep_result: bool = True
@@ -71,7 +69,7 @@ def attempt(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
         return Outcome(error=PagesimError("not enough memory on this machine; set trace.limit or use fewer --jobs"))
 
 
-def read_requests(options: "TraceOptions") -> Trace:
+def read_requests(options: TraceOptions) -> Trace:
     """The trace with the arrivals that a case asks for; the file is read once for the cases that share it."""
     changed = os.stat(options.path).st_mtime_ns if os.path.exists(options.path) else None
     return with_arrivals(_read(options.path, options.limit, options.strict, changed), options.kind, rate=options.rate,
@@ -83,10 +81,10 @@ def _read(path: str, limit: int | None, strict: bool, changed: int | None) -> Tr
     return read_trace(path, limit=limit, strict=strict)
 
 
-def start(case: "Case") -> Run:
+def start(case: Case) -> Run:
     """The case's run before its first step."""
-    return Run(read_requests(case.trace), case.allocator, case.capacity.slots, case.max_model_len, case.scheduling,
-               case.durations, closed_users=case.trace.users, until_s=case.trace.until_s, warmup_s=case.trace.warmup_s)
+    return Run(Setup(read_requests(case.trace), case.allocator, case.capacity.slots, case.max_model_len, case.scheduling,
+                     case.durations, case.trace.users, case.trace.until_s, case.trace.warmup_s))
 
 
 def _run(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
@@ -96,7 +94,7 @@ def _run(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
     while run.advance(_STEPS_AT_ONCE):
         if time.monotonic() - reported_s >= _SECONDS_BETWEEN_REPORTS:
             reported_s = time.monotonic()
-            now = run.progress()
+            now = run.position()
             on_progress(Progress(task.index, now.steps, now.requests_done, len(trace)))
     result = run.result()
     entry = case_entry(case, trace, result)

@@ -1,0 +1,321 @@
+"""The paged allocator: a pool of equal blocks and one table of block ids for each running sequence."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+
+from pagesim.core.choices import one_of
+from pagesim.core.histogram import BINS, bin_of, in_bins
+from pagesim.core.jit import HOT
+from pagesim.core.ledger import NOBODY
+from pagesim.core.units import ceil_div
+from pagesim.errors import InputError
+
+Reuse = Literal["lifo", "fifo"]
+
+
+@dataclass(frozen=True)
+class Paged:
+    """Blocks of ``block_size`` slots, handed out as a sequence grows."""
+
+    block_size: int = 16
+    """Slots in a block; 1 is a token pool."""
+    reuse: Reuse = "lifo"
+    """Freed blocks are handed out next (lifo, vLLM without prefix caching) or last (fifo)."""
+    watermark: float = 0.0
+    """Share of the blocks kept free at an admission while something runs."""
+
+    def __post_init__(self) -> None:
+        one_of("reuse", self.reuse, get_args(Reuse))
+        if self.block_size < 1:
+            raise InputError(f"block_size must be at least 1, got {self.block_size}")
+        if not 0 <= self.watermark < 1:
+            raise InputError(f"watermark must be a share in [0, 1), got {self.watermark}")
+
+
+# Blocks from ``fresh`` on were never handed out; ``freed`` blocks were given back, the ring of fifo begins at ``head``.
+COUNT = np.dtype([(name, np.int64) for name in ("fresh", "head", "freed", "used")], align=True)
+# What a row holds: its blocks; entries in ``taken``; and the blocks taken since the last entry, one every
+# ``block_size`` steps as a decode step takes them, the next of them in step ``due``.
+HOLD = np.dtype([(name, np.int64) for name in ("blocks", "entries", "since", "due")], align=True)
+
+
+class PagedMemory(NamedTuple):
+    """State of the pool.
+
+    ``freed`` holds the blocks that were given back: a stack for lifo, a ring for fifo; a pool of billions of blocks costs
+    no memory until it is used.
+    """
+
+    num_blocks: int
+    block_size: int
+    fifo: bool
+    watermark_blocks: int
+    table: np.ndarray  # int32 (rows, max blocks): logical → physical block
+    hold: np.recarray  # HOLD (rows,)
+    taken: np.ndarray  # int32 (rows, max blocks, 3): entries of (blocks, step that took the last, steps between)
+    freed: np.ndarray  # int32
+    count: np.record  # COUNT
+    lifetimes: np.ndarray  # int64 (64,): histogram of steps from taking a block to giving it back
+    runs: np.ndarray  # int64 (max blocks + 1,): runs of so many adjacent ids in the tables given back
+
+
+def make(spec, capacity_slots, demand):
+    num_blocks = capacity_slots // spec.block_size
+    width = min(ceil_div(demand.longest_tokens, spec.block_size), num_blocks)
+    stride = 16 * (ceil_div(width, 16) | 1)  # an odd number of cache lines, lest rows share their places in the cache
+    total = demand.total_tokens // spec.block_size + demand.sequences
+    live = min(num_blocks, total if spec.reuse == "fifo" else demand.rows * width)
+    return PagedMemory(
+        num_blocks=num_blocks, block_size=spec.block_size, fifo=spec.reuse == "fifo",
+        watermark_blocks=math.floor(spec.watermark * (num_blocks + 1)), table=np.empty((demand.rows, stride), np.int32),
+        hold=np.zeros(demand.rows, HOLD).view(np.recarray), taken=np.empty((demand.rows, stride, 3), np.int32),
+        freed=np.empty(max(live, 1), np.int32), count=np.zeros(1, COUNT).view(np.recarray)[0],
+        lifetimes=np.zeros(BINS, np.int64), runs=np.zeros(width + 1, np.int64))
+
+
+def name(spec):
+    fifo = ["fifo"] if spec.reuse == "fifo" else []
+    watermark = [f"watermark={spec.watermark}"] if spec.watermark else []
+    return " ".join(["paged", str(spec.block_size), *fifo, *watermark])
+
+
+def slots_of_a_unit(spec):
+    return spec.block_size
+
+
+def check(spec, trace):
+    pass
+
+
+@HOT
+def _blocks(memory, tokens):
+    return (tokens + memory.block_size - 1) // memory.block_size
+
+
+@HOT
+def _take(memory, row, need, step):
+    """Append ``need`` blocks to the row's table; they are free."""
+    count, at = memory.count, memory.hold.blocks[row]
+    if need == 1 and count.freed > 0 and not memory.fifo:  # what most decode steps do, without the loops
+        count.freed -= 1
+        memory.table[row, at] = memory.freed[count.freed]
+    else:
+        _take_many(memory, memory.table[row, at:at + need])
+    count.used += need
+    memory.hold.blocks[row] = at + need
+    if need == 1 and step == memory.hold.due[row]:
+        memory.hold.since[row] += 1
+    else:
+        _close_entry(memory, row)
+        _add_entry(memory, row, need, step, 0)
+    memory.hold.due[row] = step + memory.block_size
+
+
+@HOT
+def _take_many(memory, ids):
+    """Fill ``ids`` with the blocks that the reuse order hands out next.
+
+    Loops run over slices, and one index is unsigned, because an index that may be negative, as far as the compiler
+    knows, costs twice as much.
+    """
+    count, need = memory.count, len(ids)
+    if memory.fifo:
+        fresh = min(need, memory.num_blocks - count.fresh)
+        for i in range(fresh):
+            ids[i] = count.fresh + i
+        for i in range(fresh, need):
+            ids[i] = memory.freed[count.head]
+            count.head = (count.head + 1) % len(memory.freed)
+    else:
+        old = min(need, count.freed)
+        fresh = need - old
+        newest_last = memory.freed[count.freed - old:count.freed]
+        for i in range(old):
+            ids[i] = newest_last[np.uint64(old - 1 - i)]
+        for i in range(fresh):
+            ids[old + i] = count.fresh + i
+    count.fresh += fresh
+    count.freed -= need - fresh
+
+
+@HOT
+def _add_entry(memory, row, blocks, step, between):
+    entry = memory.taken[row, memory.hold.entries[row]]
+    entry[0], entry[1], entry[2] = blocks, step, between
+    memory.hold.entries[row] += 1
+
+
+@HOT
+def _close_entry(memory, row):
+    """Write down the blocks taken since the last entry, at equal intervals."""
+    if memory.hold.since[row] > 0:
+        _add_entry(memory, row, memory.hold.since[row], memory.hold.due[row] - memory.block_size, memory.block_size)
+        memory.hold.since[row] = 0
+
+
+@HOT
+def _needed(memory, ask):
+    """Blocks of all that the ask's sequences know, or of what they compute at once."""
+    todo = ask.known - ask.stored
+    if ask.budget >= ask.copies * todo:
+        return ask.copies * _blocks(memory, ask.known)
+    return ask.budget // todo * _blocks(memory, ask.known) + _blocks(memory, ask.budget % todo)
+
+
+@HOT
+def _free_blocks(memory):
+    return memory.num_blocks - memory.count.used
+
+
+def reservation(memory, ask):
+    return ask.known
+
+
+def fits(memory, ask, running):
+    spare = memory.watermark_blocks if running > 0 else 0
+    return _needed(memory, ask) + spare <= _free_blocks(memory)
+
+
+def fits_empty(memory, ask):
+    return ask.copies * _blocks(memory, ask.known) <= memory.num_blocks and (
+        _blocks(memory, ask.prompt + ask.output - 1) <= memory.num_blocks)
+
+
+def admit(memory, row, ask, tokens, step):
+    _take(memory, row, _blocks(memory, tokens), step)
+
+
+def extend(memory, row, stored, tokens, step):
+    need = _blocks(memory, tokens) - memory.hold.blocks[row]
+    if need > _free_blocks(memory):
+        return -1
+    if need > 0:
+        _take(memory, row, need, step)
+    return 0
+
+
+def release(memory, row, step):
+    held, count = memory.hold.blocks[row], memory.count
+    ids = memory.table[row, :held]
+    _close_entry(memory, row)
+    _measure(memory, ids, memory.taken[row, :memory.hold.entries[row]], step)
+    if memory.fifo:
+        end = count.head + count.freed
+        for i in range(held):
+            memory.freed[(end + i) % len(memory.freed)] = ids[held - 1 - i]
+    else:
+        top = memory.freed[count.freed:count.freed + held]
+        for i in range(held):
+            top[i] = ids[i]
+    count.freed += held
+    count.used -= held
+    memory.hold.blocks[row] = memory.hold.entries[row] = memory.hold.due[row] = 0
+
+
+@HOT
+def _measure(memory, ids, taken, step):
+    """Add a table that is given back to the histograms."""
+    run, single = 0, 0  # most runs have one block: these are counted in a register
+    expected = -1
+    for i in range(len(ids)):
+        if ids[i] == expected:
+            run += 1
+        elif run == 1:
+            single += 1
+        else:
+            memory.runs[run] += 1
+            run = 1
+        expected = ids[i] + 1
+    memory.runs[run] += 1
+    memory.runs[1] += single
+    memory.runs[0] = 0  # the run before the first
+    for k in range(len(taken)):
+        blocks, last, between = taken[k, 0], taken[k, 1], taken[k, 2]
+        if between == 0:
+            memory.lifetimes[bin_of(step - last)] += blocks
+        else:
+            for i in range(blocks):
+                memory.lifetimes[bin_of(step - last + i * between)] += 1
+
+
+def room_tokens(memory, row):
+    return memory.hold.blocks[row] * memory.block_size
+
+
+def asked_slots(memory, row):
+    return memory.hold.blocks[row] * memory.block_size
+
+
+def allocated_slots(memory, row):
+    return memory.hold.blocks[row] * memory.block_size
+
+
+def units(memory, row):
+    return memory.hold.blocks[row]
+
+
+def unit_slots(memory):
+    return memory.block_size
+
+
+def free_slots(memory):
+    return _free_blocks(memory) * memory.block_size
+
+
+def has_holes(memory):
+    return False
+
+
+def hole_stats(memory, asked):
+    return 0, 0, 0
+
+
+def age_holes(memory, seconds):
+    pass
+
+
+def forget(memory):
+    memory.lifetimes[:] = 0
+    memory.runs[:] = 0
+
+
+def num_units(memory):
+    return memory.num_blocks
+
+
+def ids(memory, row):
+    return memory.table[row, :memory.hold.blocks[row]]
+
+
+def moves(memory, seen, serial, owner):
+    """A sequence only adds to its table; another serial in its row is another sequence, or the same admitted again."""
+    now = memory.hold.blocks.copy()
+    before_serial, before, tables = (serial, np.zeros_like(now), np.empty_like(memory.table)) if seen is None else seen
+    kept = np.where((before_serial == serial) & (now > 0), before, 0)
+    left, grown = np.flatnonzero(before > kept), np.flatnonzero(now > kept)
+    gone = tables[_cells(left, np.zeros(len(left), np.int64), before[left])]
+    at = _cells(grown, kept[grown], now[grown])
+    tables[at] = came = memory.table[at]
+    return (
+        np.stack([gone, np.ones_like(gone), np.full(len(gone), NOBODY)], axis=1),
+        np.stack([came, np.ones_like(came), owner[at[0]]], axis=1),
+        (serial, now, tables),
+    )
+
+
+def _cells(rows, begin, end):
+    """Row and column of every cell in ``[begin, end)`` of each row."""
+    counts = end - begin
+    columns = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - begin, counts)
+    return np.repeat(rows, counts), columns
+
+
+def histograms(memory):
+    return {"block_lifetime_steps": memory.lifetimes, "table_run_blocks": in_bins(memory.runs)}
+
+
+def counters(memory):
+    return {}

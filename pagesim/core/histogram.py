@@ -1,0 +1,30 @@
+"""Histograms in powers of two: bin 0 counts 0, bin k the values in [2^(k-1), 2^k)."""
+
+import numpy as np
+
+from pagesim.core.jit import HOT
+
+BINS = 64
+
+_BITS = np.array([value.bit_length() for value in range(1024)])
+
+
+@HOT
+def bin_of(value):
+    """The bin of ``value``: the number of its bits."""
+    bits = 0
+    while value >= 1024:
+        value >>= 10
+        bits += 10
+    return bits + _BITS[value]
+
+
+def bin_edges(k: int) -> tuple[int, int]:
+    """Bin ``k`` holds values in [low, high)."""
+    return (0, 1) if k == 0 else (2 ** (k - 1), 2**k)
+
+
+def in_bins(counts: np.ndarray) -> np.ndarray:
+    """A histogram of exact values (``counts[v]`` of value v), int64, shape (BINS,)."""
+    bits = np.frexp(np.arange(len(counts)))[1]
+    return np.bincount(bits, weights=counts, minlength=BINS).astype(np.int64)
