@@ -57,6 +57,14 @@ def take(levels, asked, final, allocated):
 
 
 @HOT
+def change(levels, asked, more, final, allocated):
+    """It asked for ``asked`` slots and asks for ``more`` now, and has ``allocated`` slots more."""
+    levels.asked += more - asked
+    levels.promised += min(more, final) - min(asked, final)
+    levels.allocated += allocated
+
+
+@HOT
 def give(levels, asked, final, allocated):
     """It gives them back."""
     levels.asked -= asked

@@ -1,12 +1,10 @@
 """② Admissions from the queue's head, in strict order, until something stops them."""
 
-import numpy as np
-
 from pagesim.allocators.contract import (
     admit, allocated_slots, asked_slots, fits, free_slots, has_holes, reservation, unit_slots)
-from pagesim.core.jit import COLD, HOT
+from pagesim.core.jit import HOT
 from pagesim.core.ledger import store, take
-from pagesim.engine.queue import head, pop
+from pagesim.engine.queue import head
 from pagesim.engine.result import Cause
 from pagesim.engine.running import compute, start_decoding
 
@@ -16,7 +14,7 @@ def admit_waiting(state, memory, left):
     """Admit from the queue's head, in strict order, until something stops it; ``left`` is the step's budget."""
     run, rules, work = state.run, state.rules, state.work
     while run.waiting > 0:
-        ask = head(state, memory, left)
+        ask = head(state, left)
         todo = ask.known - ask.stored
         if left == 0:
             state.head.cause = Cause.BUDGET
@@ -31,39 +29,28 @@ def admit_waiting(state, memory, left):
             enough = has_holes(memory) and free_slots(memory) >= reservation(memory, ask) * ask.copies
             state.head.cause = Cause.FRAGMENTATION if enough else Cause.MEMORY
             return
-        returns = run.num_returning > 0
-        request = state.returning[run.num_returning - 1].request if returns else _begin(state, ask)
-        pop(state, memory)
+        if run.num_returning > 0:
+            run.num_returning -= 1
+        else:
+            run.next_fresh += 1
+            state.requests.fates.first_scheduled_s[ask.request] = run.now_s
         run.host_units -= ask.units
         work.swapped_units += ask.units
         work.moved_slots += ask.units * unit_slots(memory)
         for _ in range(ask.copies):
             chunk = min(todo, left)
-            _enter(state, memory, request, ask, chunk)
+            _enter(state, memory, ask, chunk)
             left -= chunk
 
 
 @HOT
-def _begin(state, ask):
-    """A request is admitted for the first time."""
-    run = state.run
-    run.unused_requests -= 1
-    at = state.requests.unused[run.unused_requests]
-    request = state.requests[at]
-    request.number, request.prompt, request.output, request.limit = ask.request, ask.prompt, ask.output, ask.limit
-    request.samples_left, request.preemptions = ask.copies, 0
-    request.first_scheduled_s, request.first_token_s = run.now_s, np.nan
-    return at
-
-
-@HOT
-def _enter(state, memory, request, ask, chunk):
+def _enter(state, memory, ask, chunk):
     """A sequence joins the end of the running list, takes its memory and computes ``chunk`` tokens."""
     run, rows, levels = state.run, state.rows, state.levels
     run.unused_rows -= 1
     row = rows.unused[run.unused_rows]
     final = ask.prompt + ask.output - 1
-    rows.request[row], rows.known[row], rows.stored[row], rows.final[row] = request, ask.known, ask.stored, final
+    rows.request[row], rows.known[row], rows.stored[row], rows.final[row] = ask.request, ask.known, ask.stored, final
     rows.serial[row] = run.serial
     run.serial += 1
     rows.prev[row], rows.next[row] = run.last, -1

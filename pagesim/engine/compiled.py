@@ -19,6 +19,7 @@ import numpy as np
 from pagesim.allocators import KINDS, Kind, Spec, contract, kind_of
 from pagesim.core import jit
 from pagesim.engine import loop
+from pagesim.engine.one_module import one_module
 
 
 def _cache_directory() -> Path:
@@ -70,19 +71,28 @@ contract.tell_numba()
 _LOOPS = {kind.memory: _jitted(_DIRECTORY / kind.name) for kind in KINDS}
 
 
-def advance(state: tuple, memory: tuple, last_step: int) -> int:
+def advance(state: tuple, memory: tuple, last_step: int) -> bool:
     """``loop.advance``, compiled; with ``NUMBA_DISABLE_JIT=1`` it runs as plain Python, for debugging.
 
     Ctrl-C waits for the end of the call: while numba takes the state apart, an interrupt would become any other error.
     """
     run = _LOOPS[type(memory)]
-    compiles = not getattr(run, "overloads", None) and not _cached(_kind(memory))  # for seconds: Ctrl-C ends that
-    try:
-        if numba.config.DISABLE_JIT or compiles or threading.current_thread() is not threading.main_thread():
-            return run(state, memory, last_step)
-        return _uninterrupted(run, state, memory, last_step)
-    except OSError:  # the disk of the cache is full: the loop is compiled, but has not run
+    if numba.config.DISABLE_JIT:
         return run(state, memory, last_step)
+    if not run.overloads:
+        _compile(run, state, memory, last_step)
+    if threading.current_thread() is not threading.main_thread():
+        return run(state, memory, last_step)
+    return _uninterrupted(run, state, memory, last_step)
+
+
+def _compile(run: Callable, *arguments: object) -> None:
+    """Take the loop from the cache or compile it; Ctrl-C ends that."""
+    try:
+        with one_module(loop.advance.__qualname__):
+            run.compile(tuple(numba.typeof(argument) for argument in arguments))
+    except OSError:  # the disk of the cache is full: the loop is compiled all the same
+        pass
 
 
 def _uninterrupted(run: Callable, *arguments: object) -> bool:
@@ -106,10 +116,6 @@ def uncompiled(specs: Iterable[Spec]) -> list[Kind]:
     if numba.config.DISABLE_JIT:
         return []
     return [kind for kind in dict.fromkeys(map(kind_of, specs)) if not _cached(kind)]
-
-
-def _kind(memory: tuple) -> Kind:
-    return next(kind for kind in KINDS if kind.memory is type(memory))
 
 
 def _cached(kind: Kind) -> bool:

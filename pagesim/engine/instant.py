@@ -39,11 +39,11 @@ def measure(state, memory):
 
 @HOT
 def _note_first_tokens(state):
-    requests = state.requests
+    first_token_s = state.requests.fates.first_token_s
     for k in range(state.run.prefilled):
         request = state.rows.prefilled[k]
-        if not requests.first_token_s[request] >= 0.0:
-            requests.first_token_s[request] = state.run.end_s
+        if not first_token_s[request] >= 0.0:
+            first_token_s[request] = state.run.end_s
 
 
 @HOT
@@ -63,7 +63,7 @@ def _ask_for_head(state, memory):
     seen.stale = seen.refused = seen.short = 0
     seen.need = rules.max_model_len
     if run.waiting > 0:
-        ask = head(state, memory, rules.max_num_batched_tokens)
+        ask = head(state, rules.max_num_batched_tokens)
         seen.need = reservation(memory, ask)
         if not fits(memory, ask, run.running):
             seen.refused = 1

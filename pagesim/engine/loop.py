@@ -6,8 +6,6 @@ memory or ends.  Partially prefilled sequences are always at the end of the runn
 finish its prefill has used up the step's budget.
 """
 
-from enum import IntEnum
-
 from pagesim.allocators.contract import allocated_slots
 from pagesim.core.histogram import bin_of
 from pagesim.core.jit import COLD, HOT
@@ -20,35 +18,23 @@ from pagesim.engine.result import Cause, Status
 from pagesim.engine.running import leave, serve_running
 
 
-class Stop(IntEnum):
-    """Why ``advance`` returned."""
-
-    OVER = 0  # the run has ended
-    STEPS = 1  # all steps asked for are done
-    OUTCOMES = 2  # the outcomes must be taken before it can go on
-
-
 def advance(state, memory, last_step):
-    """Perform the steps up to ``last_step``; returns a ``Stop``."""
+    """Perform the steps up to ``last_step``; returns whether the run goes on."""
     run = state.run
     while run.step < last_step:
-        if run.emitted + run.running > len(state.outcomes):
-            return Stop.OUTCOMES
         _end_step(state, memory)
-        if not arrive(state, memory):
-            return Stop.OUTCOMES
+        arrive(state, memory)
         while run.running + run.waiting == 0 and _jump(state):
-            if not arrive(state, memory):
-                return Stop.OUTCOMES
+            arrive(state, memory)
         goes_on = run.running + run.waiting > 0 and run.now_s < state.rules.until_s
         if goes_on and run.now_s > run.end_s:
             stay_idle(state, memory, run.now_s - run.end_s)
         if run.warm == 0 and (run.now_s >= state.rules.warmup_s or not goes_on):
             forget_warmup(state, memory)
         if not goes_on:
-            return Stop.OVER
+            return False
         _perform(state, memory)
-    return Stop.STEPS
+    return True
 
 
 @HOT
@@ -85,29 +71,24 @@ def _end_step(state, memory):
 
 @HOT
 def _complete(state, memory, row):
-    run, final = state.run, state.rows.final[row]
-    at = state.rows.request[row]
-    request = state.requests[at]
+    run, requests, final = state.run, state.requests, state.rows.final[row]
+    request = state.rows.request[row]
     state.sums.waste[bin_of(allocated_slots(memory, row) - final)] += 1
     leave(state, memory, row, final)
     run.decoders -= 1
-    request.samples_left -= 1
-    if request.samples_left > 0:
-        return
-    outcome = state.outcomes[run.emitted]
-    outcome.request, outcome.status, outcome.preemptions = request.number, Status.COMPLETED, request.preemptions
-    outcome.first_scheduled_s, outcome.first_token_s = request.first_scheduled_s, request.first_token_s
-    outcome.finish_s = run.now_s
-    run.emitted += 1
+    if len(requests.samples_left) > 0:
+        requests.samples_left[request] -= 1
+        if requests.samples_left[request] > 0:
+            return
+    requests.fates.finish_s[request] = run.now_s
+    requests.fates.status[request] = Status.COMPLETED
     run.done += 1
-    state.requests.unused[run.unused_requests] = at
-    run.unused_requests += 1
 
 
 @COLD
 def _let_arrive(state):
     """Closed loop: for every request that is done, the next row of the file arrives now."""
-    run, arrival_s = state.run, state.incoming.arrival_s
+    run, arrival_s = state.run, state.requests.arrival_s
     last = min(run.users + run.done, len(arrival_s))
     arrival_s[run.available:last] = run.now_s
     run.available = last
@@ -116,7 +97,7 @@ def _let_arrive(state):
 @HOT
 def _jump(state):
     """With nothing to do the clock jumps to the next arrival; False where none comes before the run's end."""
-    run, arrival_s = state.run, state.incoming.arrival_s
+    run, arrival_s = state.run, state.requests.arrival_s
     if state.rules.closed:
         _let_arrive(state)
     if run.joined >= run.available or arrival_s[run.joined] >= state.rules.until_s:

@@ -9,10 +9,9 @@ from pagesim.allocators import contract, kind_of
 from pagesim.core.blocktables import BlockTables
 from pagesim.core.ledger import NOBODY, PARTS
 from pagesim.engine.compiled import advance
-from pagesim.engine.loop import Stop
 from pagesim.engine.result import Column, Counters, Histograms, Peaks, Requests, Result, Timeline
 from pagesim.engine.setup import Setup
-from pagesim.engine.state import FATE, NO_LIMIT, make_state
+from pagesim.engine.state import NO_LIMIT, make_state
 
 
 class Position(NamedTuple):
@@ -42,7 +41,6 @@ class Run:
         self.setup, self.trace = setup, setup.trace
         self._state = make_state(setup, demand.rows, kind.module.slots_of_a_unit(setup.allocator))
         self._memory = kind.module.make(setup.allocator, setup.capacity_slots, demand)
-        self._fates = _unfinished(len(setup.trace))
         self._goes_on = True
 
     def advance(self, max_steps: int | None = None) -> bool:
@@ -50,20 +48,10 @@ class Run:
 
         The state is then that of the last step after scheduling, before its finished sequences give back their memory.
         """
-        last_step = NO_LIMIT if max_steps is None else int(self._state.run.step) + max_steps
-        while self._goes_on:
-            stop = advance(self._state, self._memory, last_step)
-            self._take_outcomes()
-            self._goes_on = stop != Stop.OVER
-            if stop != Stop.OUTCOMES:
-                break
+        if self._goes_on:
+            last_step = NO_LIMIT if max_steps is None else int(self._state.run.step) + max_steps
+            self._goes_on = bool(advance(self._state, self._memory, last_step))
         return self._goes_on
-
-    def _take_outcomes(self) -> None:
-        run, outcomes = self._state.run, self._state.outcomes
-        fates = np.ndarray(run.emitted, FATE, outcomes, strides=outcomes.strides)  # the front of each record
-        self._fates[outcomes.request[:run.emitted]] = fates
-        run.emitted = 0
 
     def position(self) -> Position:
         run = self._state.run
@@ -90,7 +78,7 @@ class Run:
 
     def request_of_rows(self) -> np.ndarray:
         """Number in the trace of each row's request, int64, shape (rows,); of a row that does not run, any."""
-        return self._state.requests.number[self._state.rows.request]
+        return self._state.rows.request.copy()
 
     def stored_tokens(self, rows: np.ndarray) -> np.ndarray:
         """Tokens stored by these rows at this instant, int64."""
@@ -135,6 +123,7 @@ class Run:
     def result(self) -> Result:
         """Sums, peaks, counters, request rows and timeline of the run so far."""
         run, total, peaks, sums = self._state.run, self._state.total, self._state.peaks, self._state.sums
+        requests, fates = self._state.requests, self._state.requests.fates
         block_size, num_blocks = (None, None) if self.has_holes() else self.units()
         counters = {each.name: int(total[each.name]) for each in fields(Counters) if each.name in total.dtype.names}
         return Result(
@@ -143,18 +132,9 @@ class Run:
             counters=Counters(**counters, swapped_blocks=int(total.swapped_units), **contract.counters(self._memory)),
             peaks=Peaks(**{name: peaks[name].item() for name in peaks.dtype.names}),
             histograms=Histograms(waste_slots=sums.waste, **contract.histograms(self._memory)),
-            requests=self._request_rows(), timeline=self._timeline())
-
-    def _request_rows(self) -> Requests:
-        state, rows = self._state, self._fates
-        back = state.returning.request[:state.run.num_returning]
-        for at in {*state.rows.request[self.running()].tolist(), *back.tolist()}:
-            live = state.requests[at]
-            row = rows[live.number]
-            row.first_scheduled_s, row.first_token_s = live.first_scheduled_s, live.first_token_s
-            row.preemptions = live.preemptions
-        return Requests(state.incoming.arrival_s, rows.first_scheduled_s, rows.first_token_s, rows.finish_s, rows.status,
-                        rows.preemptions)
+            requests=Requests(requests.arrival_s, fates.first_scheduled_s, fates.first_token_s, fates.finish_s,
+                              fates.status, fates.preemptions),
+            timeline=self._timeline())
 
     def _timeline(self) -> Timeline:
         lines = self._state.lines[:self._state.run.lines]
@@ -166,13 +146,6 @@ class Run:
             max_running=lines.running, max_waiting=lines.waiting, prefill_tokens=lines.prefill_tokens,
             decode_tokens=lines.decode_tokens, preemptions=lines.preemptions, admissions=lines.admissions,
             completions=lines.completions)
-
-
-def _unfinished(num_requests: int) -> np.recarray:
-    fates = np.zeros(num_requests, FATE).view(np.recarray)
-    for times_s in (fates.first_scheduled_s, fates.first_token_s, fates.finish_s):
-        times_s[:] = np.nan
-    return fates
 
 
 def simulate(setup: Setup) -> Result:

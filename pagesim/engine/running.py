@@ -3,7 +3,7 @@
 from pagesim.allocators.contract import (
     allocated_slots, asked_slots, extend, release, room_tokens, unit_slots, units)
 from pagesim.core.jit import COLD, HOT
-from pagesim.core.ledger import give, store, take
+from pagesim.core.ledger import change, give, store
 from pagesim.engine.lists import wheel_add, wheel_drop, wheel_first, wheel_move
 
 
@@ -47,7 +47,7 @@ def _grow(state, memory):
 @HOT
 def _make_room(state, memory, row, stored, tokens):
     """Extend ``row``, preempting the last of the list again and again until it fits or has itself gone."""
-    run, levels, final = state.run, state.levels, state.rows.final[row]
+    run, final = state.run, state.rows.final[row]
     asked, allocated = asked_slots(memory, row), allocated_slots(memory, row)
     while True:
         copied = extend(memory, row, stored, tokens, run.step)
@@ -59,8 +59,7 @@ def _make_room(state, memory, row, stored, tokens):
             return False
     more = asked_slots(memory, row)
     if more != asked:
-        give(levels, asked, final, allocated)
-        take(levels, more, final, allocated_slots(memory, row))
+        change(state.levels, asked, more, final, allocated_slots(memory, row) - allocated)
         state.work.copied_tokens += copied
         state.head.stale = 1
     return True
@@ -94,7 +93,7 @@ def _preempt(state, memory, row):
     run.num_returning += 1
     run.waiting += 1
     work.preemptions += 1
-    state.requests.preemptions[rows.request[row]] += 1
+    state.requests.fates.preemptions[rows.request[row]] += 1
     leave(state, memory, row, stored)
 
 

@@ -47,15 +47,14 @@ RUN = np.dtype([
         "open",  # the step has been performed up to the ledger's instant
         "warm",  # the warm-up is over
         "joined", "available", "users", "done",  # requests that arrived, that may arrive, users, done for good
-        "next_fresh",  # the first request of the queue that was never admitted
+        "next_fresh",  # the first request of the queue that was never admitted, or one that was rejected
         "num_returning",
         "waiting", "running",  # sequences
         "first", "last", "first_partial",  # rows of the running list
         "decoders", "prefilled",  # rows that decode; entries in ``ROW.prefilled``
         "serial",  # of the next admission
-        "unused_rows", "unused_requests",  # entries of the two stacks
+        "unused_rows",  # entries of the stack
         "host_units",
-        "emitted",
         "lines", "stride",  # of the timeline
     ))], align=True)
 
@@ -97,29 +96,29 @@ SUMS = np.dtype([
 # requests whose first prefill ends in this step; both have nothing to do with the row they stand in.
 ROW = _integers("request", "shift", "known", "stored", "final", "serial", "next", "prev", "unused", "prefilled")
 
-# A request from its first admission to its end; ``number`` is its place in the trace, ``unused`` a stack as above.
-REQUEST = np.dtype([*((name, np.int64) for name in (
-    "number", "prompt", "output", "limit", "samples_left", "preemptions", "unused")),
-    ("first_scheduled_s", np.float64), ("first_token_s", np.float64)], align=True)
-
 # A preempted sequence; the last victim is the queue's head.  ``stored`` tokens and ``units`` (blocks or slots) of it
 # lie on the host.
 VICTIM = _integers("request", "known", "stored", "units")
 
-# What became of a request, and the same with its number, as the loop emits those that are done.
+# What became of a request.
 FATE = np.dtype([("first_scheduled_s", np.float64), ("first_token_s", np.float64), ("finish_s", np.float64),
                  ("preemptions", np.int32), ("status", np.int32)], align=True)
-OUTCOME = np.dtype([*FATE.descr, ("request", np.int64)], align=True)
 
 
-class Incoming(NamedTuple):
-    """Requests from the oldest that waits to the newest that may arrive; optional columns have length 0 where absent."""
+class Stretch(NamedTuple):
+    """Consecutive requests of a trace, of which one at least is not done or may still arrive; they are numbered from 0.
+
+    A stretch ends where the trace does; nothing in the engine knows where in the trace it began.  Optional columns have
+    length 0 where absent.
+    """
 
     arrival_s: np.ndarray  # float64
     prompt: np.ndarray  # int32
     output: np.ndarray  # int32
     limit: np.ndarray  # int32, max_tokens
     samples: np.ndarray  # int32
+    samples_left: np.ndarray  # int32
+    fates: np.recarray  # FATE
 
 
 class State(NamedTuple):
@@ -133,11 +132,9 @@ class State(NamedTuple):
     peaks: np.record  # PEAKS
     sums: np.record  # SUMS
     lines: np.recarray  # LINE
-    incoming: Incoming
+    requests: Stretch
     rows: np.recarray  # ROW
-    requests: np.recarray  # REQUEST
     returning: np.recarray  # VICTIM
-    outcomes: np.recarray  # OUTCOME, ``run.emitted`` of them
     growth: Wheel  # rows by the step in which they need more memory
     ending: Wheel  # rows by the step in which they end
 
@@ -155,19 +152,18 @@ def make_state(setup: Setup, rows: int, slots_of_a_unit: int) -> State:
     longest = min(int(setup.trace.output_tokens.max(initial=1)), setup.max_model_len) + 2  # longer ones are rejected
     run, peaks = _record(RUN), _record(PEAKS)
     run.step = run.first = run.last = run.first_partial = peaks.step = -1
-    run.unused_rows = run.unused_requests = rows
+    run.unused_rows = rows
     run.stride = 1
     run.available = run.users = len(setup.trace) if setup.closed_users is None else min(setup.closed_users,
                                                                                        len(setup.trace))
-    head, running, requests = _record(HEAD), _records(ROW, rows), _records(REQUEST, rows)
+    head, running = _record(HEAD), _records(ROW, rows)
     head.stale = 1
-    running.unused = requests.unused = np.arange(rows)
+    running.unused = np.arange(rows)
     return State(
         rules=_rules(setup, slots_of_a_unit), rate=coefficients(setup.durations, setup.scheduling.swap_s_per_slot),
         run=run, levels=_record(LEVELS), head=head, work=_record(WORK), total=_record(WORK), peaks=peaks,
-        sums=_record(SUMS), lines=_records(LINE, LINES_MAX), incoming=_incoming(setup, int(run.users)), rows=running,
-        requests=requests, returning=_records(VICTIM, rows), outcomes=_records(OUTCOME, max(4096, 2 * rows)),
-        growth=make_wheel(rows, longest), ending=make_wheel(rows, longest))
+        sums=_record(SUMS), lines=_records(LINE, LINES_MAX), requests=_stretch(setup, int(run.users)), rows=running,
+        returning=_records(VICTIM, rows), growth=make_wheel(rows, longest), ending=make_wheel(rows, longest))
 
 
 def _rules(setup: Setup, slots_of_a_unit: int) -> np.record:
@@ -184,12 +180,17 @@ def _rules(setup: Setup, slots_of_a_unit: int) -> np.record:
     return rules
 
 
-def _incoming(setup: Setup, users: int) -> Incoming:
+def _stretch(setup: Setup, users: int) -> Stretch:
+    """The whole trace."""
     trace, none = setup.trace, np.zeros(0, np.int32)
     arrival_s = trace.arrival_s
     if setup.closed_users is not None:
         arrival_s = np.full(len(trace), np.nan)
         arrival_s[:users] = 0.0
-    return Incoming(arrival_s, trace.prompt_tokens, trace.output_tokens,
-                    none if trace.max_tokens is None else trace.max_tokens,
-                    none if trace.num_samples is None else trace.num_samples)
+    fates = _records(FATE, len(trace))
+    for times_s in (fates.first_scheduled_s, fates.first_token_s, fates.finish_s):
+        times_s[:] = np.nan
+    return Stretch(arrival_s, trace.prompt_tokens, trace.output_tokens,
+                   none if trace.max_tokens is None else trace.max_tokens,
+                   none if trace.num_samples is None else trace.num_samples,
+                   none if trace.num_samples is None else trace.num_samples.copy(), fates)
