@@ -26,6 +26,8 @@ class Model:
         weights: dtype of the weights as published.
         weight_bytes: size of the published weights where params and dtype do not tell it.
         max_model_len: longest sequence the model is made for, in tokens; None where unknown.
+        quantization: maker of a quantized checkpoint, whose weights' size only ``weight_bytes`` tells; None otherwise.
+        kv_cache_dtype: what the checkpoint wants its cache to be, fp8; auto where it says nothing.
     """
 
     name: str
@@ -41,6 +43,8 @@ class Model:
     weights: str = "bf16"
     weight_bytes: int | None = None
     max_model_len: int | None = None
+    quantization: str | None = None
+    kv_cache_dtype: str = "auto"
 
     @property
     def is_mla(self) -> bool:
@@ -66,7 +70,8 @@ def kv_bytes_per_token(model: Model, kv_cache_dtype: str, tensor_parallel_size: 
     """Bytes of K and V of one token in all layers of one shard.
 
     ``2 · layers · kv_heads · head_dim · bytes`` with ``max(1, kv_heads / tensor_parallel_size)`` heads a shard; MLA:
-    ``layers · (kv_lora_rank + qk_rope_head_dim) · bytes``, whole on every shard.  ``auto`` is 2 bytes, or fp32's 4.
+    ``layers · (kv_lora_rank + qk_rope_head_dim) · bytes``, whole on every shard.  ``auto`` is what the checkpoint
+    wants, else 2 bytes, or fp32's 4.
 
     Raises:
         InputError: heads that cannot be shared among the shards, or layers that keep less than ``max_model_len``
@@ -79,7 +84,8 @@ def kv_bytes_per_token(model: Model, kv_cache_dtype: str, tensor_parallel_size: 
     if model.heads % tensor_parallel_size:
         raise InputError(f"tensor_parallel_size {tensor_parallel_size} does not divide the {model.heads} attention "
                          f"heads of {model.name}")
-    bytes_each = 4 if kv_cache_dtype == "auto" and model.weights == "fp32" else _DTYPES.get(kv_cache_dtype, 2)
+    dtype = model.kv_cache_dtype if kv_cache_dtype == "auto" else kv_cache_dtype
+    bytes_each = 4 if dtype == "auto" and model.weights == "fp32" else _DTYPES.get(dtype, 2)
     if model.is_mla:
         return model.layers * (model.kv_lora_rank + model.qk_rope_head_dim) * bytes_each
     return 2 * model.layers * _kv_heads_per_shard(model, tensor_parallel_size) * model.head_dim * bytes_each
@@ -102,6 +108,10 @@ def weight_bytes(model: Model, tensor_parallel_size: int) -> int:
     """
     if model.weight_bytes is not None:
         return model.weight_bytes // tensor_parallel_size
+    if model.quantization is not None:
+        raise InputError(f"the size of {model.name}'s {model.quantization} weights is not known; put its "
+                         "model.safetensors.index.json beside it, or give memory.weights, such as weights: 15GiB (on "
+                         "one GPU)")
     if model.params is None or model.weights not in _DTYPES:
         raise InputError(f"the size of {model.name}'s weights is not known; give memory.weights, such as weights: "
                          "15GiB (on one GPU)")
