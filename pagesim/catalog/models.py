@@ -1,10 +1,12 @@
 """What a model stores for each token, and what it weighs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from pagesim.catalog.lookup import find
 from pagesim.errors import InputError
 
+_COMPUTED_IN = {"fp32", "bf16", "fp16"}
 _DTYPES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "int4": 0.5, "mxfp4": 0.53125}
 _SPELLINGS = {"float32": "fp32", "float": "fp32", "bfloat16": "bf16", "float16": "fp16", "half": "fp16",
               "fp8_e4m3": "fp8", "fp8_e5m2": "fp8"}
@@ -116,6 +118,24 @@ def weight_bytes(model: Model, tensor_parallel_size: int) -> int:
         raise InputError(f"the size of {model.name}'s weights is not known; give memory.weights, such as weights: "
                          "15GiB (on one GPU)")
     return int(model.params * _DTYPES[model.weights]) // tensor_parallel_size
+
+
+def served_in(model: Model, dtype: str) -> Model:
+    """The model with ``dtype`` for what it computes in, as an engine serves it.
+
+    ``auto`` is the published dtype, fp32 in 16 bits.  Weights that are stored narrower stay as they are unless another
+    narrow dtype is asked for; the cache of such a model has the dtype that it computes in.
+    """
+    if dtype == "auto":
+        dtype = "bf16" if model.weights == "fp32" else model.weights
+    if dtype == model.weights:
+        return model
+    if dtype in _COMPUTED_IN and (model.quantization or model.weights not in _COMPUTED_IN):
+        return replace(model, kv_cache_dtype=dtype) if model.kv_cache_dtype == "auto" else model
+    num_bytes = None
+    if model.weight_bytes is not None and model.weights in _COMPUTED_IN and model.quantization is None:
+        num_bytes = int(model.weight_bytes * Fraction(_DTYPES[dtype]) / _DTYPES[model.weights])
+    return replace(model, weights=dtype, weight_bytes=num_bytes, quantization=None)
 
 
 def flops_per_token(model: Model, tensor_parallel_size: int) -> float:

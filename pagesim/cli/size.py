@@ -9,6 +9,10 @@ import typer
 
 from pagesim.errors import InputError
 
+# traces/: 0.9 of an RTX 4090's total less Llama-3.1-8B's weights has room for 3,178 blocks of 16; vLLM 0.19 made 2,588.
+_NOT_COUNTED = ("at most: activations, CUDA graphs and CUDA itself are not counted (vLLM 0.19, Llama-3.1-8B, an RTX "
+                "4090, 2,048 tokens a step: 1.2 GiB); --set memory.other=SIZE takes them off")
+
 if TYPE_CHECKING:
     from pagesim.config.document import Document
     from pagesim.config.size import Request, Room, Size
@@ -41,26 +45,33 @@ def size(
     options = {"model": model, "memory.gpu": gpu, "memory.kv_memory": kv_memory, "memory.kv_tokens": kv_tokens,
                "max_model_len": max_model_len}
     given = {key: value for key, value in options.items() if value is not None}
-    document = _document(config, given, block_size, from_vllm, overrides)
+    document, remarks = _document(config, given, block_size, from_vllm, overrides)
     answer = size_of(document, str(config.parent) if config else "", _request(prompt_tokens, output_tokens, max_tokens))
     if json:
         print(jsonlib.dumps(_as_dict(answer), indent=2, allow_nan=False))
     else:
         _print(answer)
+    for line in [*remarks, *_warnings(answer)]:
+        print(f"pagesim: {line}", file=sys.stderr)
 
 
 def _document(config: Path | None, options: dict[str, str], block_size: str | None, from_vllm: str | None,
-              overrides: list[str]) -> "Document":
+              overrides: list[str]) -> "tuple[Document, list[str]]":
+    """What is to be sized, and what was passed over on the way."""
     from pagesim.config.load import empty, read
     from pagesim.config.overrides import Override, assignment, overridden
-    from pagesim.config.vllm import block_size_overrides, vllm_overrides
+    from pagesim.config.vllm import Server, pool_overrides, vllm_server
 
     document = read(config) if config else empty("pagesim size")
-    given = vllm_overrides(from_vllm, document) if from_vllm else []
+    server = vllm_server(from_vllm, document) if from_vllm is not None else Server([], False, [])
+    given, remarks = server.overrides, server.notes
+    if server.gives_kv_memory and "memory.gpu" in options:
+        remarks = [*remarks, f"note: --from-vllm says itself how much KV memory there is; --gpu "
+                             f"{options.pop('memory.gpu')} is not used"]
     given += [Override(key, value, f"--{key.removeprefix('memory.').replace('_', '-')} {value}")
               for key, value in options.items()]
-    given += block_size_overrides(block_size, f"--block-size {block_size}", document) if block_size else []
-    return overridden(document, [*given, *map(assignment, overrides)])
+    given += pool_overrides("block_size", block_size, f"--block-size {block_size}", document) if block_size else []
+    return overridden(document, [*given, *map(assignment, overrides)]), remarks
 
 
 def _request(prompt_tokens: int | None, output_tokens: int | None, max_tokens: int | None) -> "Request | None":
@@ -101,10 +112,15 @@ def _print(answer: "Size") -> None:
     from pagesim.experiment import notes
 
     rooms = answer.pools or (answer.arena,)
-    print("\n".join([_source_line(answer), *notes.capacity_lines(rooms), *_vllm_note(answer)]) + "\n", flush=True)
+    lines = [_source_line(answer), *_gpu_lines(answer), *notes.capacity_lines(rooms), *_vllm_note(answer)]
+    print("\n".join(lines) + "\n", flush=True)
     print_tables([_sheet(answer)])
-    for line in notes.size_warnings(rooms):
-        print(f"pagesim: {line}", file=sys.stderr)
+
+
+def _warnings(answer: "Size") -> list[str]:
+    from pagesim.experiment import notes
+
+    return notes.size_warnings(answer.pools or (answer.arena,))
 
 
 def _source_line(answer: "Size") -> str:
@@ -113,15 +129,33 @@ def _source_line(answer: "Size") -> str:
     per_token = answer.arena.capacity.kv_bytes_per_token
     parts = [answer.model or "no model"]
     parts += [] if per_token is None else [f"{per_token:,} bytes of KV per token on each GPU"]
-    parts += [] if answer.gpu is None else [f"{answer.gpu}, weights {format_bytes(answer.weights_bytes)}"]
-    parts += [] if answer.kv_memory_bytes is None else [f"KV memory {format_bytes(answer.kv_memory_bytes)}"]
+    if answer.gpu is None and answer.kv_memory_bytes is not None:
+        parts.append(f"KV memory {format_bytes(answer.kv_memory_bytes)}")
     return "; ".join(parts)
+
+
+def _gpu_lines(answer: "Size") -> list[str]:
+    """How a GPU's memory comes to KV memory, and what of it is not counted."""
+    from pagesim.catalog import gpu
+    from pagesim.core.units import format_bytes
+
+    if answer.gpu is None:
+        return []
+    _, reporter = gpu(answer.gpu).total
+    other = f" − other {format_bytes(answer.other_bytes)}" if answer.other_bytes else ""
+    line = (f"KV memory {format_bytes(answer.kv_memory_bytes)} = {answer.gpu_memory_utilization:g} × {answer.gpu}'s "
+            f"{format_bytes(answer.gpu_bytes)} (as {reporter} reports it) − weights "
+            f"{format_bytes(answer.weights_bytes)}{other}")
+    return [line] if answer.other_bytes else [line, _NOT_COUNTED]
 
 
 def _vllm_note(answer: "Size") -> list[str]:
     if not answer.pools:
         return []
     blocks = answer.pools[0].capacity.blocks
+    if answer.null_block:
+        return [f"one block is set aside as vLLM's null block: of num_gpu_blocks {blocks + 1:,} there, {blocks:,} are "
+                "usable, and counted here"]
     return [f"vLLM counts its null block too: num_gpu_blocks {blocks + 1:,} there is {blocks:,} here"]
 
 

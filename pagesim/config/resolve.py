@@ -23,6 +23,9 @@ def case(config: Config, number: int, name: str, directory: str) -> tuple[Case |
     keys = config.allocators[number]
     allocator = keys.spec()
     capacity = scheduling = durations = None
+    with findings.at("memory"):
+        if (config.memory.pipeline_parallel_size or 1) > 1:
+            raise InputError("pipeline_parallel_size is for pagesim size; stages side by side are not simulated")
     if not findings:
         with findings.at("allocators", number):
             capacity = sized.capacity(getattr(allocator, "block_size", None))

@@ -27,9 +27,10 @@ def _capacity_line(cases: "list[Case]", max_model_len: int) -> str:
     num_bytes = next((case.capacity.bytes for case in cases if case.capacity.bytes is not None), None)
     blocks = dict.fromkeys(f"{case.capacity.blocks:,} blocks of {case.capacity.block_size}" for case in cases
                            if case.capacity.blocks)
+    hundredths = usable * 100 // max_model_len   # rounded down: 1.00x is a whole request
     size = [f"{usable:,} tokens", *([format_bytes(num_bytes)] if num_bytes else []), " or ".join(blocks)]
     return (f"KV cache: {', '.join(filter(None, size))}; maximum concurrency at {max_model_len:,} tokens per request: "
-            f"{usable / max_model_len:.2f}x")
+            f"{hundredths // 100}.{hundredths % 100:02}x")
 
 
 def size_warnings(cases: "tuple[Case, ...]") -> list[str]:

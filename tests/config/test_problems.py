@@ -146,9 +146,14 @@ MEMORY_MISTAKES = {
     "{kv_tokens: 99999, kv_cache_dtype: fp4}":
         "2:44: kv_cache_dtype must be one of auto, bf16, fp16, fp8, float16, bfloat16, fp8_e4m3, fp8_e5m2, "
         "got 'fp4'; did you mean 'fp8'?",
-    "{gpu: l4, dtype: fp32}": "2:9: no KV memory is left: 0.92 of l4's 22.49 GiB is less than weights 29.92 GiB; raise "
-    "tensor_parallel_size or take "
-    "a larger GPU",
+    "{gpu: l4, dtype: fp32}": "2:9: no KV memory is left: 0.92 of l4's 21.99 GiB (as CUDA reports it) is less than "
+    "weights 29.92 GiB; raise tensor_parallel_size or take a larger GPU",
+    "{kv_tokens: 16, null_block: true}":
+        "1:1: the 16 slots of KV memory are one block of 16, which is vLLM's null block; none is left",
+    "{kv_tokens: 9999, null_block: maybe}": "2:39: null_block: must be true or false, got 'maybe'",
+    "{kv_tokens: 9999, pipeline_parallel_size: 0}": "2:51: pipeline_parallel_size must be at least 1, got 0",
+    "{kv_tokens: 9999, pipeline_parallel_size: 2}":
+        "2:51: pipeline_parallel_size is for pagesim size; stages side by side are not simulated",
     "{gpu: h200, tensor_parallel_size: 3}":
         "1:8: tensor_parallel_size 3 does not divide the 32 attention heads of llama-3.1-8b",
 }
@@ -241,7 +246,7 @@ def test_what_is_missing_is_told_with_what_it_takes(problems):
     assert problems("seed: 1\n") == [
         "bad.yaml:1:1: memory is missing; it takes gpu, gpu_memory_utilization, weights, other, kv_memory, "
         "kv_tokens, num_gpu_blocks_override, "
-        "block_size, tensor_parallel_size, kv_cache_dtype, dtype",
+        "block_size, null_block, tensor_parallel_size, pipeline_parallel_size, kv_cache_dtype, dtype",
         "bad.yaml:1:1: trace is missing; it takes path, arrivals, speedup, limit, strict, until_s, warmup_s",
     ]
 

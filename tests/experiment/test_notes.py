@@ -33,7 +33,7 @@ def test_a_sweep_of_block_sizes_is_one_line(tmp_path):
 
 def test_memory_below_one_full_length_request_is_flagged(tmp_path):
     cases = cases_of(tmp_path, kv_tokens=1478 * 16, max_model_len=29_000, allocators=PAGED)
-    assert "concurrency at 29,000 tokens per request: 0.82x" in capacity_lines(cases)[0]
+    assert "concurrency at 29,000 tokens per request: 0.81x" in capacity_lines(cases)[0]
     assert size_warnings(cases) == [
         "warning: not even one full-length request fits: max_model_len is 29,000 tokens, the KV cache holds 23,648; "
         "give it more memory or lower max_model_len"]
