@@ -99,7 +99,7 @@ def _in(where: str) -> str:
 
 def _refuse_what_is_not_modelled(config: dict) -> None:
     for key, value in config.items():
-        what = _betrays(key)
+        what = None if key == "cla_share_factor" and config.get("use_cla") is False else _betrays(key)
         if what is not None and value:
             raise InputError(f"{key} says that the model has {what}, which is not modelled; {WAY_OUT}")
     other = sorted(set(config.get("layer_types") or ()) - _LAYER_TYPES)
