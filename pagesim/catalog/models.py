@@ -80,9 +80,11 @@ def kv_bytes_per_token(model: Model, kv_cache_dtype: str, tensor_parallel_size: 
             tokens, for which this formula would charge too much.
     """
     if model.window is not None and (max_model_len is None or model.window < max_model_len):
+        most = kv_bytes_per_token(replace(model, window=None), kv_cache_dtype, tensor_parallel_size, max_model_len)
         raise InputError(
             f"{model.name} has layers that keep only a window of {model.window:,} tokens, which is not modelled yet; "
-            f"set max_model_len to {model.window} or less, or give the model as {{kv_bytes_per_token: N}}")
+            f"set max_model_len to {model.window} or less, or give the model as {{kv_bytes_per_token: N}}; N is at "
+            f"most {most}, as if every layer kept all tokens")
     if model.heads % tensor_parallel_size:
         raise InputError(f"tensor_parallel_size {tensor_parallel_size} does not divide the {model.heads} attention "
                          f"heads of {model.name}")

@@ -10,8 +10,8 @@ import typer
 from pagesim.errors import InputError
 
 # traces/: 0.9 of an RTX 4090's total less Llama-3.1-8B's weights has room for 3,178 blocks of 16; vLLM 0.19 made 2,588.
-_NOT_COUNTED = ("at most: activations, CUDA graphs and CUDA itself are not counted (vLLM 0.19, Llama-3.1-8B, an RTX "
-                "4090, 2,048 tokens a step: 1.2 GiB); --set memory.other=SIZE takes them off")
+_NOT_COUNTED = ("at most: activations, CUDA graphs and CUDA itself are not counted (1.2 GiB of vLLM 0.19 with "
+                "Llama-3.1-8B on an RTX 4090); --set memory.other=SIZE takes them off")
 
 if TYPE_CHECKING:
     from pagesim.config.document import Document
@@ -25,25 +25,35 @@ def size(
     model: Annotated[str | None, typer.Option(help="Name in the catalogue, or the path of a config.json.")] = None,
     gpu: Annotated[str | None, typer.Option(help=(
         "GPU of the catalogue; KV memory is what utilization and weights leave of it."))] = None,
+    gpu_memory: Annotated[str | None, typer.Option(metavar="SIZE", help=(
+        "Memory of a GPU that the catalogue does not have, as CUDA reports it, such as 79.18GiB."))] = None,
     kv_memory: Annotated[str | None, typer.Option(metavar="SIZE", help="KV memory itself, such as 12GiB.")] = None,
     kv_tokens: Annotated[str | None, typer.Option(metavar="N", help="KV memory in token slots.")] = None,
     max_model_len: Annotated[str | None, typer.Option(metavar="N", help=(
         "Longest prompt and output together; the model's own as a default."))] = None,
+    tensor_parallel_size: Annotated[str | None, typer.Option(metavar="N", help=(
+        "GPUs that share each layer; what is sized is one of them."))] = None,
+    kv_cache_dtype: Annotated[str | None, typer.Option(metavar="DTYPE", help="auto, bf16, fp16 or fp8.")] = None,
     block_size: Annotated[str | None, typer.Option(metavar="N", help="Of the paged pools.")] = None,
     prompt_tokens: Annotated[int | None, typer.Option(min=1, help="Prompt of a typical request.")] = None,
     output_tokens: Annotated[int | None, typer.Option(min=1, help="Its output.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Its limit, for reserve: max_tokens.")] = None,
     from_vllm: Annotated[str | None, typer.Option(metavar="FLAGS", help=(
-        "A vLLM command line's flags, such as \"--max-model-len 8192\"."))] = None,
+        "A vLLM server's command line, or its flags, such as \"--max-model-len 8192\"."))] = None,
     overrides: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help=(
-        "Any key, such as memory.tensor_parallel_size=2; may be repeated."))] = [],
+        "Any key, such as memory.gpu_memory_utilization=0.9; may be repeated."))] = [],
+    list_known: Annotated[bool, typer.Option("--list", help="List the models and GPUs of the catalogue.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Write one JSON object and nothing else.")] = False,
 ) -> None:
     """Blocks, tokens and concurrency of a model on a GPU, and what each reservation rule would allow."""
     from pagesim.config.size import size as size_of
 
-    options = {"model": model, "memory.gpu": gpu, "memory.kv_memory": kv_memory, "memory.kv_tokens": kv_tokens,
-               "max_model_len": max_model_len}
+    if list_known:
+        _list(json)
+        return
+    options = {"model": model, "memory.gpu": gpu, "memory.gpu_memory": gpu_memory, "memory.kv_memory": kv_memory,
+               "memory.kv_tokens": kv_tokens, "max_model_len": max_model_len,
+               "memory.tensor_parallel_size": tensor_parallel_size, "memory.kv_cache_dtype": kv_cache_dtype}
     given = {key: value for key, value in options.items() if value is not None}
     document, remarks = _document(config, given, block_size, from_vllm, overrides)
     answer = size_of(document, str(config.parent) if config else "", _request(prompt_tokens, output_tokens, max_tokens))
@@ -55,23 +65,39 @@ def size(
         print(f"pagesim: {line}", file=sys.stderr)
 
 
+def _list(json: bool) -> None:
+    from pagesim.cli.console import print_tables
+    from pagesim.cli.size_list import list_sheets, listed
+
+    if json:
+        print(jsonlib.dumps(listed(), indent=2, allow_nan=False))
+    else:
+        print_tables(list_sheets())
+
+
 def _document(config: Path | None, options: dict[str, str], block_size: str | None, from_vllm: str | None,
               overrides: list[str]) -> "tuple[Document, list[str]]":
     """What is to be sized, and what was passed over on the way."""
     from pagesim.config.load import empty, read
     from pagesim.config.overrides import Override, assignment, overridden
+    from pagesim.config.schema import SOURCES
     from pagesim.config.vllm import Server, pool_overrides, vllm_server
 
     document = read(config) if config else empty("pagesim size")
     server = vllm_server(from_vllm, document) if from_vllm is not None else Server([], False, [])
     given, remarks = server.overrides, server.notes
-    if server.gives_kv_memory and "memory.gpu" in options:
-        remarks = [*remarks, f"note: --from-vllm says itself how much KV memory there is; --gpu "
-                             f"{options.pop('memory.gpu')} is not used"]
-    given += [Override(key, value, f"--{key.removeprefix('memory.').replace('_', '-')} {value}")
-              for key, value in options.items()]
+    labels = {key: f"--{key.removeprefix('memory.').replace('_', '-')} {value}" for key, value in options.items()}
+    unused = {"memory.gpu", "memory.gpu_memory"} & options.keys() if server.gives_kv_memory else set()
+    remarks = [*remarks, *(f"note: --from-vllm says itself how much KV memory there is; {labels[key]} is not used"
+                           for key in unused)]
+    given += [Override(key, value, labels[key]) for key, value in options.items() if key not in unused]
     given += pool_overrides("block_size", block_size, f"--block-size {block_size}", document) if block_size else []
-    return overridden(document, [*given, *map(assignment, overrides)]), remarks
+    document = overridden(document, [*given, *map(assignment, overrides)])
+    memory = document.data.get("memory") or {}
+    if config is None and isinstance(memory, dict) and not any(memory.get(key) is not None for key in SOURCES):
+        raise InputError("how much memory is there? Give --gpu NAME (--list has them), --gpu-memory SIZE, --kv-memory "
+                         "SIZE or --kv-tokens N")
+    return document, remarks
 
 
 def _request(prompt_tokens: int | None, output_tokens: int | None, max_tokens: int | None) -> "Request | None":
@@ -129,7 +155,7 @@ def _source_line(answer: "Size") -> str:
     per_token = answer.arena.capacity.kv_bytes_per_token
     parts = [answer.model or "no model"]
     parts += [] if per_token is None else [f"{per_token:,} bytes of KV per token on each GPU"]
-    if answer.gpu is None and answer.kv_memory_bytes is not None:
+    if answer.gpu_bytes is None and answer.kv_memory_bytes is not None:
         parts.append(f"KV memory {format_bytes(answer.kv_memory_bytes)}")
     return "; ".join(parts)
 
@@ -139,12 +165,11 @@ def _gpu_lines(answer: "Size") -> list[str]:
     from pagesim.catalog import gpu
     from pagesim.core.units import format_bytes
 
-    if answer.gpu is None:
+    if answer.gpu_bytes is None:
         return []
-    _, reporter = gpu(answer.gpu).total
+    total = gpu(answer.gpu).total.words if answer.gpu else f"{format_bytes(answer.gpu_bytes)} of GPU memory"
     other = f" − other {format_bytes(answer.other_bytes)}" if answer.other_bytes else ""
-    line = (f"KV memory {format_bytes(answer.kv_memory_bytes)} = {answer.gpu_memory_utilization:g} × {answer.gpu}'s "
-            f"{format_bytes(answer.gpu_bytes)} (as {reporter} reports it) − weights "
+    line = (f"KV memory {format_bytes(answer.kv_memory_bytes)} = {answer.gpu_memory_utilization:g} × {total} − weights "
             f"{format_bytes(answer.weights_bytes)}{other}")
     return [line] if answer.other_bytes else [line, _NOT_COUNTED]
 

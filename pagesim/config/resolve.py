@@ -112,7 +112,7 @@ def _resolved(config: Config, sized: Sized, scheduling: Scheduling, durations: D
               directory: str) -> dict:
     """The config of this case alone, with every key that has an effect; reading it again gives the same case."""
     memory, rules = config.memory.model_dump(exclude_none=True), config.scheduling.model_dump(exclude_none=True)
-    if config.memory.gpu is not None:
+    if config.memory.gpu is not None or config.memory.gpu_memory is not None:
         memory = {"gpu_memory_utilization": GPU_MEMORY_UTILIZATION, "other": 0} | memory
     rules["max_num_batched_tokens"] = scheduling.max_num_batched_tokens
     if scheduling.preemption == "swap":

@@ -121,13 +121,16 @@ def _length_form(value: Any) -> str:
 Length = Annotated[Annotated[Literal["auto"], Tag("auto")] | Annotated[AtLeast1, Tag("count")],
                    Discriminator(_length_form)]
 
-SOURCES = ("gpu", "kv_memory", "kv_tokens", "num_gpu_blocks_override")
-_BESIDE = {"gpu_memory_utilization": "gpu", "other": "gpu", "block_size": "num_gpu_blocks_override"}
+SOURCES = ("gpu", "gpu_memory", "kv_memory", "kv_tokens", "num_gpu_blocks_override")
+_OF_A_GPU = ("gpu", "gpu_memory")
+_BESIDE = {"gpu_memory_utilization": _OF_A_GPU, "other": _OF_A_GPU, "block_size": ("num_gpu_blocks_override",)}
 
 
 class Memory(Keys):
     gpu: GpuName | None = None
     """GPU of the catalogue; KV memory is what utilization, weights and other leave of it."""
+    gpu_memory: Bytes | None = None
+    """Memory of a GPU that is not in the catalogue, as CUDA reports it; instead of gpu."""
     gpu_memory_utilization: Share | None = None
     """Share of the GPU's memory that the engine may use; 0.92 as in vLLM."""
     weights: Bytes | None = None
@@ -159,9 +162,10 @@ class Memory(Keys):
             extra = " (a roofline's GPU can be named in durations)" if "gpu" in given else ""
             got = ", ".join(given) or "none"
             raise InputError(f"memory needs exactly one of {', '.join(SOURCES)}, got {got}{extra}")
-        for key, source in _BESIDE.items():
-            if getattr(self, key) is not None and source not in given:
-                raise InputError(f"{key} goes with {source} and means nothing beside {given[0]}; leave it out")
+        for key, sources in _BESIDE.items():
+            if getattr(self, key) is not None and given[0] not in sources:
+                raise InputError(
+                    f"{key} goes with {' or '.join(sources)} and means nothing beside {given[0]}; leave it out")
         return self
 
 

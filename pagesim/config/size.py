@@ -88,13 +88,13 @@ def size(document: Document, directory: str, request: Request | None = None) -> 
     if request.prompt_tokens + request.output_tokens > sized.max_model_len:
         raise InputError(f"a request of {request.prompt_tokens} + {request.output_tokens} tokens is longer than "
                          f"max_model_len {sized.max_model_len}")
-    arena, by_gpu, memory = sized.capacity(None), sized.gpu is not None, config.memory
+    arena, by_gpu, memory = sized.capacity(None), sized.gpu_total is not None, config.memory
     return Size(
         model=sized.model.name if sized.model else None,
-        gpu=sized.gpu.name if by_gpu else None,
+        gpu=sized.gpu.name if sized.gpu else None,
         max_model_len=sized.max_model_len,
         kv_memory_bytes=sized.kv_memory_bytes() if by_gpu or memory.kv_memory is not None else None,
-        gpu_bytes=sized.gpu.total[0] if by_gpu else None,
+        gpu_bytes=sized.gpu_total.num_bytes if by_gpu else None,
         gpu_memory_utilization=sized.gpu_memory_utilization if by_gpu else None,
         weights_bytes=sized.weights_bytes() if by_gpu else None,
         other_bytes=memory.other or 0 if by_gpu else None,

@@ -8,7 +8,7 @@ from pagesim import catalog
 from pagesim.config.case import Capacity
 from pagesim.config.document import Path
 from pagesim.config.schema import KvBytes, Sizing
-from pagesim.core.units import ceil_div
+from pagesim.core.units import ceil_div, format_bytes
 from pagesim.errors import InputError
 
 GPU_MEMORY_UTILIZATION = 0.92    # vLLM's default; it was 0.9 for years
@@ -35,6 +35,7 @@ class Sized:
         self.config = config
         self.model = _model(config)
         self.gpu = catalog.gpu(memory.gpu) if memory.gpu else None
+        self.gpu_total = _gpu_total(config, self.gpu)
         self.max_model_len: int | None = None
         self.kv_bytes_per_token: int | None = None
         self.slots: int | None = None
@@ -83,7 +84,8 @@ class Sized:
         memory = self.config.memory
         if memory.kv_memory is not None:
             return memory.kv_memory
-        return catalog.kv_memory_bytes(self.gpu, self.gpu_memory_utilization, self.weights_bytes(), memory.other or 0)
+        weights, other = self.weights_bytes(), memory.other or 0
+        return catalog.kv_memory_bytes(self.gpu_total, self.gpu_memory_utilization, weights, other)
 
     @property
     def gpu_memory_utilization(self) -> float:
@@ -97,7 +99,8 @@ class Sized:
             raise InputError(f"pipeline_parallel_size {memory.pipeline_parallel_size}: what a stage weighs is not "
                              "known; give memory.weights, such as weights: 15GiB, of the GPU that holds most")
         if self.model is None:
-            raise InputError("gpu needs the size of the weights: name a model, or give memory.weights, such as "
+            key = "gpu" if memory.gpu else "gpu_memory"
+            raise InputError(f"{key} needs the size of the weights: name a model, or give memory.weights, such as "
                              "weights: 15GiB")
         return catalog.weight_bytes(self.model, memory.tensor_parallel_size)
 
@@ -124,6 +127,13 @@ class Sized:
                 raise InputError(f"the {slots:,} slots of KV memory are one block of {block_size}, which is vLLM's "
                                  "null block; none is left")
         return Capacity(slots, self.kv_bytes_per_token, blocks, block_size)
+
+
+def _gpu_total(config: Sizing, gpu: catalog.Gpu | None) -> catalog.Total | None:
+    if gpu is not None:
+        return gpu.total
+    given = config.memory.gpu_memory
+    return None if given is None else catalog.Total(given, f"{format_bytes(given)} of GPU memory")
 
 
 def _slots_of(blocks: int, block_size: int) -> int:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from pagesim.config.document import Document
 from pagesim.config.overrides import Override
+from pagesim.config.schema import SOURCES as MEMORY_SOURCES
 from pagesim.config.vllm_flags import (
     AUTO_LENGTH, DOES_NOTHING, IN_GIB, KEYS, OF_POOLS, PASSED_OVER, PASSED_OVER_SWITCHES, PASSED_OVER_WITH_VALUES,
     REFUSED, REFUSED_SWITCHES, SOURCES, SWITCHES)
@@ -139,8 +140,7 @@ def _unset(document: Document, winner: str, label: str) -> Iterator[Override]:
     """The document's own memory gives way to what the command line says of it."""
     memory = document.data.get("memory")
     for key in memory if isinstance(memory, dict) else ():
-        said = ("gpu", "kv_memory", "kv_tokens", "num_gpu_blocks_override", "gpu_memory_utilization", "other")
-        if key in said and f"memory.{key}" != winner:
+        if key in (*MEMORY_SOURCES, "gpu_memory_utilization", "other") and f"memory.{key}" != winner:
             yield Override(f"memory.{key}", "null", label)
 
 

@@ -7,6 +7,8 @@ import sys
 import pytest
 import yaml
 
+from pagesim.catalog.lookup import entries
+
 TEXT = "trace: {path: trace.csv}\nmemory: {kv_tokens: 15728}\nmax_model_len: 2048\nsweep: {seed: [0, 1]}\n"
 
 
@@ -148,6 +150,26 @@ def test_size_takes_a_vllm_command_line(pagesim):
         0, "llama-3.1-8b", 8192, 32)
 
 
+def test_a_gpu_of_the_catalogue_is_what_its_memory_by_hand_is(pagesim):
+    arguments = ["size", "--model", "llama-3.1-70b", "--tensor-parallel-size", "4", "--kv-cache-dtype", "fp8", "--json"]
+    named, by_hand = (json.loads(pagesim(*arguments, *how)[1]) for how in (["--gpu", "h200"],
+                                                                          ["--gpu-memory", "150109880320b"]))
+    assert named["arena"]["kv_bytes_per_token"] == 2 * 80 * 2 * 128
+    assert by_hand == named | {"gpu": None}
+
+
+def test_the_list_has_every_name_that_can_be_given_with_its_figures(pagesim):
+    code, out, _ = pagesim("size", "--list")
+    listed = json.loads(pagesim("size", "--list", "--json")[1])
+    assert code == 0
+    assert list(listed["models"]) == list(entries("models.yaml")) and list(listed["gpus"]) == list(entries("gpus.yaml"))
+    assert all(name in out for name in (*listed["models"], *listed["gpus"]))
+    assert listed["models"]["llama-3.1-8b"] == {"kv_bytes_per_token": 131_072, "window": None, "max_model_len": 131_072,
+                                                "weights_bytes": 16_060_522_496}
+    assert listed["models"]["gemma-3-27b"]["kv_bytes_per_token"] is None
+    assert listed["gpus"]["rtx-4090"]["cuda_bytes"] == 25_250_627_584
+
+
 @pytest.mark.parametrize("gpu", [[], ["--gpu", "h100"]])
 def test_size_takes_the_bytes_that_vllms_own_log_suggests(pagesim, gpu):
     command = "vllm serve llama-3.1-8b --kv-cache-memory=58969782886 --gpu-memory-utilization 0.9 -O3 --port 80"
@@ -187,8 +209,18 @@ def test_a_gpus_memory_is_told_as_a_sum_with_who_reports_it_and_what_is_not_coun
     (["--gpu", "h20", "--model", "llama-3.1-8b"], "pagesim: --gpu h20: unknown GPU 'h20'; did you mean 'h200'?\n"),
     (
         ["--gpu", "h200", "--kv-tokens", "5", "--max-model-len", "9"],
-        "pagesim: --gpu h200: memory needs exactly one of gpu, kv_memory, kv_tokens, "
+        "pagesim: --gpu h200: memory needs exactly one of gpu, gpu_memory, kv_memory, kv_tokens, "
         "num_gpu_blocks_override, got gpu, kv_tokens (a roofline's GPU can be named in durations)\n",
+    ),
+    (
+        ["--model", "llama-3.1-8b"],
+        "pagesim: how much memory is there? Give --gpu NAME (--list has them), --gpu-memory SIZE, --kv-memory SIZE or "
+        "--kv-tokens N\n",
+    ),
+    (
+        ["--model", "llama-3.1-8b", "--kv-tokens", "99999", "--kv-cache-dtype", "fp4"],
+        "pagesim: --kv-cache-dtype fp4: kv_cache_dtype must be one of auto, bf16, fp16, fp8, float16, bfloat16, "
+        "fp8_e4m3, fp8_e5m2, got 'fp4'; did you mean 'fp8'?\n",
     ),
     (
         ["--from-vllm", "--max-modellen 3"],
