@@ -5,6 +5,7 @@ else is refused: a number for a hybrid model by the plain formula would be wrong
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from pagesim.catalog.kinds import WAY_OUT, Kind, language_model
@@ -68,7 +69,8 @@ def _model(name: str, config: dict, path: Path) -> Model:
     return Model(name, layers, heads, **shape, window=_window(kind, text), params=params, active_params=active_params,
                  weights=dtype_name(str(text.get("dtype") or text.get("torch_dtype") or "bf16").removeprefix("torch.")),
                  weight_bytes=_checkpoint_bytes(path), max_model_len=_max_model_len(text),
-                 quantization=stored and stored.method, kv_cache_dtype=stored.kv_cache_dtype if stored else "auto")
+                 quantization=stored and stored.method, kv_cache_dtype=stored.kv_cache_dtype if stored else "auto",
+                 extras=tuple(_extras(kind, text, shape.get("head_dim"))))
 
 
 def _plain(kind: Kind, config: dict, heads: int) -> dict[str, int]:
@@ -121,6 +123,18 @@ def _window(kind: Kind, config: dict) -> int | None:
         raise InputError(f"sliding_window is missing, and {kind.name} has one of its own; add it, null where there is "
                          "none")
     return None if window is None or unused else _number(config, "sliding_window")
+
+
+def _extras(kind: Kind, config: dict, head_dim: int | None) -> Iterator[str]:
+    yield from kind.extras or ()
+    if config.get("alibi") or kind.name == "baichuan" and config.get("hidden_size") != 4096:   # Baichuan's 13B
+        yield "ALiBi"
+    if config.get("attn_logit_softcapping"):
+        yield f"a soft cap of {config['attn_logit_softcapping']:g}"
+    if config.get("query_pre_attn_scalar", head_dim) != head_dim:
+        yield f"scores over √{config['query_pre_attn_scalar']:g}"
+    if config.get("attention_multiplier"):
+        yield f"scores times {config['attention_multiplier']:g}"
 
 
 def _max_model_len(config: dict) -> int | None:

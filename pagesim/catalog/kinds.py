@@ -47,6 +47,7 @@ class Kind(NamedTuple):
     head_dim: str | None = None
     window: str | None = None
     cache: str | None = None
+    extras: list[str] | None = None
 
 
 def language_model(config: dict) -> tuple[Kind, dict]:

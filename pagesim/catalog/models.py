@@ -30,6 +30,7 @@ class Model:
         max_model_len: longest sequence the model is made for, in tokens; None where unknown.
         quantization: maker of a quantized checkpoint, whose weights' size only ``weight_bytes`` tells; None otherwise.
         kv_cache_dtype: what the checkpoint wants its cache to be, fp8; auto where it says nothing.
+        extras: what its attention has besides a causal softmax(Q·Kᵀ/√d)·V, the window apart; sinks, ALiBi, a soft cap.
     """
 
     name: str
@@ -47,10 +48,16 @@ class Model:
     max_model_len: int | None = None
     quantization: str | None = None
     kv_cache_dtype: str = "auto"
+    extras: tuple[str, ...] = ()
 
     @property
     def is_mla(self) -> bool:
         return self.kv_lora_rank is not None
+
+    def beyond_plain_attention(self, longest_tokens: int) -> list[str]:
+        """What its attention does to sequences of up to ``longest_tokens`` that plain causal attention does not."""
+        acts = self.window is not None and self.window < longest_tokens
+        return [*self.extras, *([f"a window of {self.window:,} tokens in some layers"] if acts else [])]
 
 
 def model(name: str) -> Model:
@@ -60,7 +67,8 @@ def model(name: str) -> Model:
         InputError: no such model.
     """
     name, entry = find("models.yaml", "model", name)
-    return Model(name, **{key: value for key, value in entry.items() if key != "aliases"})
+    shape = {key: value for key, value in entry.items() if key != "aliases"}
+    return Model(name, **shape | {"extras": tuple(entry.get("extras", ()))})
 
 
 def dtype_name(spelling: str) -> str:

@@ -9,10 +9,6 @@ import typer
 
 from pagesim.errors import InputError
 
-# traces/: 0.9 of an RTX 4090's total less Llama-3.1-8B's weights has room for 3,178 blocks of 16; vLLM 0.19 made 2,588.
-_NOT_COUNTED = ("at most: activations, CUDA graphs and CUDA itself are not counted (1.2 GiB of vLLM 0.19 with "
-                "Llama-3.1-8B on an RTX 4090); --set memory.other=SIZE takes them off")
-
 if TYPE_CHECKING:
     from pagesim.config.document import Document
     from pagesim.config.size import Request, Room, Size
@@ -164,6 +160,7 @@ def _gpu_lines(answer: "Size") -> list[str]:
     """How a GPU's memory comes to KV memory, and what of it is not counted."""
     from pagesim.catalog import gpu
     from pagesim.core.units import format_bytes
+    from pagesim.experiment.notes import NOT_COUNTED
 
     if answer.gpu_bytes is None:
         return []
@@ -171,7 +168,7 @@ def _gpu_lines(answer: "Size") -> list[str]:
     other = f" − other {format_bytes(answer.other_bytes)}" if answer.other_bytes else ""
     line = (f"KV memory {format_bytes(answer.kv_memory_bytes)} = {answer.gpu_memory_utilization:g} × {total} − weights "
             f"{format_bytes(answer.weights_bytes)}{other}")
-    return [line] if answer.other_bytes else [line, _NOT_COUNTED]
+    return [line] if answer.other_bytes else [line, f"at most: {NOT_COUNTED}"]
 
 
 def _vllm_note(answer: "Size") -> list[str]:

@@ -53,7 +53,8 @@ BYTES_PER_TOKEN = {
                          "num_attention_heads": 32, "num_key_value_heads": 8, "hidden_size": 4096,
                          "max_position_embeddings": 32768}, 131_072),
     "hunyuan-a13b": (gqa(32, 32, 8, model_type="hunyuan_v1_moe", architectures=["HunYuanMoEV1ForCausalLM"],
-                         head_dim=128, hidden_size=4096, use_cla=False, cla_share_factor=2, num_shared_expert=[1] * 32), 131_072),
+                         head_dim=128, hidden_size=4096, use_cla=False, cla_share_factor=2, num_shared_expert=[1] * 32),
+                     131_072),
     "ling-mini-2.0": (gqa(20, 16, 4, model_type="bailing_moe", architectures=["BailingMoeV2ForCausalLM"], head_dim=128,
                           hidden_size=2048, num_shared_experts=1, moe_shared_expert_intermediate_size=512),
                       20 * 2 * 4 * 128 * 2),
@@ -195,6 +196,32 @@ def test_the_longest_sequence_goes_by_any_of_its_words(written, keys, longest):
 
 def test_every_kind_says_what_is_in_it_and_names_only_kinds():
     kinds = entries("kinds.yaml")
-    assert all(set(entry) <= {"architectures", "kv_heads", "head_dim", "window", "cache", "wraps"}
+    assert all(set(entry) <= {"architectures", "kv_heads", "head_dim", "window", "cache", "extras", "wraps"}
                for entry in kinds.values())
     assert all(wrapped in kinds for entry in kinds.values() for wrapped in entry.get("wraps", ()))
+
+
+@pytest.mark.parametrize(("config", "extras"), [
+    (LLAMA, ()),
+    (LLAMA | {"model_type": "gpt_oss", "architectures": None, "head_dim": 64, "sliding_window": 128}, ("sinks",)),
+    (LLAMA | {"model_type": "bloom", "architectures": None}, ("ALiBi",)),
+    (FALCON_7B | {"alibi": True}, ("ALiBi",)),
+    (FALCON_7B | {"alibi": False}, ()),
+    (LLAMA | {"model_type": "baichuan", "architectures": None}, ()),
+    (LLAMA | {"model_type": "baichuan", "architectures": None, "hidden_size": 5120, "head_dim": 128}, ("ALiBi",)),
+    (LLAMA | {"model_type": "gemma2", "architectures": None, "head_dim": 128, "sliding_window": 4096,
+              "attn_logit_softcapping": 50.0, "query_pre_attn_scalar": 144}, ("a soft cap of 50", "scores over √144")),
+    (LLAMA | {"model_type": "gemma2", "architectures": None, "head_dim": 256, "sliding_window": 4096,
+              "attn_logit_softcapping": None, "query_pre_attn_scalar": 256}, ()),
+    (LLAMA | {"model_type": "granite", "architectures": None, "attention_multiplier": 0.015625},
+     ("scores times 0.015625",)),
+])
+def test_what_attention_has_besides_a_causal_softmax_is_told(written, config, extras):
+    assert catalog.model_from_config(written(config)).extras == extras
+
+
+def test_a_window_is_left_out_only_of_sequences_that_are_longer():
+    model = catalog.model("gemma-2-27b")
+    assert model.beyond_plain_attention(4096) == ["a soft cap of 50", "scores over √144"]
+    assert model.beyond_plain_attention(4097)[-1] == "a window of 4,096 tokens in some layers"
+    assert catalog.model("llama-3.1-8b").beyond_plain_attention(10**6) == []
