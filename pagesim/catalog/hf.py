@@ -38,7 +38,7 @@ def model_from_config(path: str | Path) -> Model:
     """The model that a local ``config.json``, or the directory that holds one, describes.
 
     Weights are those of ``model.safetensors`` or its index beside it, or counted from the shapes of the dense and
-    expert layers of the Llama family; they stay unknown otherwise.
+    expert layers of the Llama family; they stay unknown otherwise, as of a language model within a whole.
 
     Raises:
         InputError: no such file, a key that is missing, or a model whose cache is not modelled; the message names the
@@ -65,7 +65,7 @@ def _model(name: str, config: dict, path: Path) -> Model:
     heads = _number(text, "num_attention_heads", "n_head")
     layers = _number(text, "num_hidden_layers", "n_layer", "num_layers")
     shape = {"latent": _latent, "padded": _padded}.get(kind.cache, _plain)(kind, text, heads)
-    params, active_params = count_parameters(text)
+    params, active_params = count_parameters(text) if text is config else (None, None)   # a whole has other parts too
     return Model(name, layers, heads, **shape, window=_window(kind, text), params=params, active_params=active_params,
                  weights=dtype_name(str(text.get("dtype") or text.get("torch_dtype") or "bf16").removeprefix("torch.")),
                  weight_bytes=_checkpoint_bytes(path), max_model_len=_max_model_len(text),

@@ -35,7 +35,7 @@ _KEYS = {
 # Keys with such a word that do not touch the cache, or that are read where they do.
 _HARMLESS = {
     "sliding_window", "use_sliding_window", "max_window_layers", "sliding_window_pattern", "_sliding_window_pattern",
-    "decoder_sparse_step", "shared_intermediate_size", "share_input_output_embed"}
+    "decoder_sparse_step", "shared_intermediate_size", "share_input_output_embed", "ignore_index"}
 _HARMLESS_WORDS = {"expert", "experts", "moe"}
 
 

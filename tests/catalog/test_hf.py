@@ -161,6 +161,13 @@ def test_the_language_model_is_found_in_a_nested_config(written):
     assert model.weights == "fp16"
 
 
+def test_what_a_whole_weighs_is_not_what_its_language_model_weighs(written):
+    config = {"model_type": "llava", "vision_config": {}, "text_config": LLAMA_8B}
+    assert catalog.model_from_config(written(LLAMA_8B)).params == 8_030_261_248
+    with pytest.raises(InputError, match="weights is not known"):
+        catalog.weight_bytes(catalog.model_from_config(written(config)), 1)
+
+
 @pytest.mark.parametrize(
     ("config", "window"),
     [(GPT_OSS_20B, 128), (GEMMA_3, 1024), ({**LLAMA_8B, "model_type": "mistral", "sliding_window": 4096}, 4096)])

@@ -34,6 +34,8 @@ EIGHT_BITS = {
     "its other spelling": {"quant_method": "compressed_tensors", "kv_cache_scheme": FLOATS_OF_8},
     "modelopt": {"quant_method": "modelopt", "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}},
     "modelopt, flat": {"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_scheme": FLOATS_OF_8},
+    "modelopt, the scheme beside": {"quant_method": "modelopt", "quantization": {"quant_algo": "FP8"},
+                                    "kv_cache_scheme": FLOATS_OF_8},
     "modelopt, by its producer": {"producer": {"name": "modelopt"}, "quantization": {"kv_cache_quant_algo": "FP8"}},
 }
 SIXTEEN_BITS = {
