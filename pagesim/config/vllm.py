@@ -1,34 +1,17 @@
 """A vLLM command line's flags as keys of a config."""
 
-import re
-import shlex
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from typing import NamedTuple
 
 from pagesim.config.document import Document
 from pagesim.config.overrides import Override
 from pagesim.config.schema import SOURCES as MEMORY_SOURCES
+from pagesim.config.vllm_command import Flag, flags_of
 from pagesim.config.vllm_flags import (
-    AUTO_LENGTH, DOES_NOTHING, IN_GIB, KEYS, OF_POOLS, PASSED_OVER, PASSED_OVER_SWITCHES, PASSED_OVER_WITH_VALUES,
-    REFUSED, REFUSED_SWITCHES, SOURCES, SWITCHES)
+    AUTO_LENGTH, DOES_NOTHING, IN_GIB, KEYS, OF_POOLS, PASSED_OVER, PASSED_OVER_SWITCHES, REFUSED, REFUSED_SWITCHES,
+    SOURCES, SWITCHES)
 from pagesim.core.units import parse_count
 from pagesim.errors import ConfigError
-
-_QUANTIZATION = {"quantization", "q"}
-_TAKEN = (*KEYS, *IN_GIB, *SWITCHES, *OF_POOLS)
-_WITHOUT_VALUE = SWITCHES.keys() | PASSED_OVER_SWITCHES | REFUSED_SWITCHES
-_EVERY = (*_TAKEN, *_QUANTIZATION, *REFUSED, *PASSED_OVER,
-          *(f"no-{flag}" for flag in PASSED_OVER_SWITCHES | REFUSED_SWITCHES))
-_IMAGE = re.compile(r"(.*/)?vllm-openai([:@].*)?")   # of docker run; what follows are its flags
-
-
-class Flag(NamedTuple):
-    """A flag by its full name, its value (None without one), and how it was written."""
-
-    name: str
-    value: str | None
-    label: str
 
 
 class Server(NamedTuple):
@@ -48,7 +31,7 @@ def vllm_server(command: str, document: Document) -> Server:
     Raises:
         ConfigError: a flag that is not known here, that cannot be followed, or without its value.
     """
-    flags = list(_flags(command))
+    flags = list(flags_of(command))
     sources = [flag for flag in flags if flag.name in SOURCES]
     given = _without_losers(flags, sources)
     overrides = [override for flag in given for override in _overrides(flag, document)]
@@ -56,72 +39,9 @@ def vllm_server(command: str, document: Document) -> Server:
         overrides += _unset(document, KEYS[_strongest(sources)], sources[-1].label)
     if sources or not _has_its_own_pool(document):
         overrides.append(Override("memory.null_block", "true", "--from-vllm"))
-    passed_over = dict.fromkeys(f"--{flag.name}" for flag in flags if _is_passed_over(flag))
+    passed_over = dict.fromkeys(flag.dashes + flag.name for flag in flags if _is_passed_over(flag))
     notes = [f"note: --from-vllm: passed over, as the KV cache does not depend on it: {', '.join(passed_over)}"]
     return Server(overrides, bool(sources), notes if passed_over else [])
-
-
-def _flags(command: str) -> Iterator[Flag]:
-    try:
-        words = shlex.split(command.replace("\\\n", " "))  # lines as a shell continues them
-    except ValueError as error:
-        raise ConfigError(f"--from-vllm: {error} in {command!r}") from None
-    begins = [at for at, word in enumerate(words, 1)
-              if word == "serve" or word.startswith("vllm.entrypoints.") or _IMAGE.fullmatch(word)]
-    words = words[begins[-1] :] if begins else words
-    model = False
-    while words:
-        word = words.pop(0)
-        if _is_flag(word):
-            yield _flag(word, words)
-        elif model:
-            raise ConfigError(f"--from-vllm: {word!r} belongs to no flag; quote a value that has spaces")
-        else:
-            model = True
-            yield Flag("model", word, f"--from-vllm {word}")
-
-
-def _flag(word: str, rest: list[str]) -> Flag:
-    """The flag that ``word`` begins; its value, or values, are taken off ``rest``."""
-    written, equals, value = word.lstrip("-").partition("=")
-    name = _full_name(written)
-    if re.fullmatch(r"O\d", written):
-        return Flag(name, None, f"--from-vllm {word}")
-    if name.removeprefix("no-") in _WITHOUT_VALUE or name in _WITHOUT_VALUE:
-        if not equals and rest and rest[0].lower() in ("true", "false"):   # as vLLM took it for years
-            equals, value = "=", rest.pop(0)
-        if equals and value.lower() not in ("true", "false"):
-            raise ConfigError(f"--from-vllm: --{name} takes no value, got {value!r}")
-        if value.lower() == "false":
-            name = name.removeprefix("no-") if name.startswith("no-") else f"no-{name}"
-        return Flag(name, None, f"--from-vllm --{name}")
-    if name in PASSED_OVER_WITH_VALUES:
-        while rest and not _is_flag(rest[0]):
-            rest.pop(0)
-        return Flag(name, value, f"--from-vllm --{name}")
-    if not equals and (not rest or _is_flag(rest[0])):
-        raise ConfigError(f"--from-vllm: --{name} needs a value")
-    value = value if equals else rest.pop(0)
-    return Flag(name, value, f"--from-vllm --{name} {value}")
-
-
-def _is_flag(word: str) -> bool:
-    return word.startswith("-") and not re.fullmatch(r"-\d+(\.\d+)?", word)
-
-
-def _full_name(written: str) -> str:
-    """A flag's name: ``_`` is ``-``, a dot begins a key of its JSON, and what only one flag begins with is enough."""
-    name = written.partition(".")[0].replace("_", "-")
-    if name in _EVERY:
-        return name
-    if re.fullmatch(r"O\d", name):
-        return "O"
-    begun = [flag for flag in _EVERY if flag.startswith(name)]
-    if len(begun) == 1:
-        return begun[0]
-    near = get_close_matches(name, _EVERY, n=1)
-    hint = f"did you mean --{near[0]}?" if near else f"taken are --{', --'.join(_TAKEN)}"
-    raise ConfigError(f"--from-vllm: unknown flag --{name}; {hint}")
 
 
 def _strongest(sources: Iterable[Flag]) -> str:
@@ -161,11 +81,11 @@ def _is_refused_switched_off(flag: Flag) -> bool:
 
 
 def _overrides(flag: Flag, document: Document) -> Iterator[Override]:
-    name, value, label = flag
+    name, value, label = flag.name, flag.value, flag.label
     if _is_passed_over(flag):
         return
     if name in REFUSED:
-        raise ConfigError(f"--from-vllm: --{name}: {REFUSED[name]}")
+        raise ConfigError(f"--from-vllm: {flag.dashes}{name}: {REFUSED[name]}")
     if name in SWITCHES:
         yield Override(*SWITCHES[name], label)
     elif name in KEYS:

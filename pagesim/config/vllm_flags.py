@@ -29,6 +29,7 @@ SWITCHES = {
 # Where they say how much KV memory there is, the last wins over those before it, and any over the utilization of a GPU.
 SOURCES = ("kv-cache-memory-bytes", "num-gpu-blocks-override")
 AUTO_LENGTH = {"auto", "-1"}   # --max-model-len: the longest that fits
+QUANTIZATION = ("quantization", "q")
 
 # Refused by name: each changes the cache, or what is left for it, in a way that is not computed here; unless it has the
 # value that does nothing.  What to do instead.

@@ -181,7 +181,7 @@ def test_size_takes_the_bytes_that_vllms_own_log_suggests(pagesim, gpu):
         "3.43x",
         "one block is set aside as vLLM's null block: of num_gpu_blocks 28,118 there, 28,117 are usable, and counted "
         "here"]
-    notes = ["pagesim: note: --from-vllm: passed over, as the KV cache does not depend on it: --O, --port"]
+    notes = ["pagesim: note: --from-vllm: passed over, as the KV cache does not depend on it: -O, --port"]
     notes += ["pagesim: note: --from-vllm says itself how much KV memory there is; --gpu h100 is not used"] * bool(gpu)
     assert err.splitlines() == notes
 
