@@ -26,7 +26,7 @@ def size(
     kv_memory: Annotated[str | None, typer.Option(metavar="SIZE", help="KV memory itself, such as 12GiB.")] = None,
     kv_tokens: Annotated[str | None, typer.Option(metavar="N", help="KV memory in token slots.")] = None,
     max_model_len: Annotated[str | None, typer.Option(metavar="N", help=(
-        "Longest prompt and output together; the model's own as a default."))] = None,
+        "Longest prompt and output together, or auto for the most that fits; the model's own as a default."))] = None,
     tensor_parallel_size: Annotated[str | None, typer.Option(metavar="N", help=(
         "GPUs that share each layer; what is sized is one of them."))] = None,
     kv_cache_dtype: Annotated[str | None, typer.Option(metavar="DTYPE", help="auto, bf16, fp16 or fp8.")] = None,
