@@ -5,35 +5,18 @@ else is refused: a number for a hybrid model by the plain formula would be wrong
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
+from pagesim.catalog.kinds import WAY_OUT, Kind, language_model
 from pagesim.catalog.models import Model, dtype_name, model
 from pagesim.catalog.parameters import count_parameters
+from pagesim.catalog.quantization import quantization
 from pagesim.errors import InputError
 
-# Kinds with K and V heads of equal shape in every layer. Those in _MHA_DEFAULT may leave out num_key_value_heads (it is
-# num_attention_heads then), those in _OWN_HEAD_DIM must state head_dim (their default is not hidden_size / heads).
-_MHA_DEFAULT = {"bloom", "codegen", "gpt2", "gpt_neox", "gptj", "llama", "opt", "phi"}
-_OWN_HEAD_DIM = {"ernie4_5", "gemma", "gemma2", "gemma3", "gemma3_text", "glm", "glm4", "glm4_moe", "gpt_oss", "helium",
-                 "qwen3", "qwen3_moe"}
-_PLAIN = _MHA_DEFAULT | _OWN_HEAD_DIM | {
-    "arcee", "baichuan", "cohere", "cohere2", "exaone4", "granite", "granitemoe", "internlm2", "internlm3", "minicpm",
-    "ministral", "mistral", "mixtral", "nemotron", "olmo", "olmo2", "olmo3", "olmoe", "persimmon", "phi3", "phimoe",
-    "qwen2", "qwen2_moe", "seed_oss", "smollm3", "stablelm", "starcoder2"}
-_MLA = {"deepseek_v2", "deepseek_v3", "kimi_k2", "minicpm3"}
-
-# Keys that betray layers without a plain cache, even in a kind known as plain.
-_NOT_MODELLED = {
-    "attention_chunk_size": "layers that attend within chunks", "cross_attention_layers": "cross-attention layers",
-    "index_topk": "an index cache beside the latent", "num_kv_shared_layers": "layers that share a cache",
-    "cla_share_factor": "layers that share a cache", "block_configs": "layers of different shapes",
-    "is_encoder_decoder": "an encoder's cache",
-    "layers_block_type": "layers with a recurrent state", "block_types": "layers with a recurrent state",
-    "hybrid_override_pattern": "layers with a recurrent state", "attn_layer_period": "layers with a recurrent state",
-    "mamba_d_state": "layers with a recurrent state", "mamba_d_ssm": "layers with a recurrent state",
-    "ssm_state_size": "layers with a recurrent state", "state_size": "layers with a recurrent state",
-    "linear_num_key_heads": "layers with a recurrent state", "full_attention_interval": "layers with a recurrent state"}
-_LAYER_TYPES = {"full_attention", "attention", "sliding_attention"}
+# vLLM's words for the longest sequence; the smallest wins, but for the last, which wins over all.
+_LONGEST = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length",
+            "max_seq_length", "seq_len", "model_max_length")
 
 
 def find_model(name: str, directory: str = "") -> Model:
@@ -55,7 +38,7 @@ def model_from_config(path: str | Path) -> Model:
     """The model that a local ``config.json``, or the directory that holds one, describes.
 
     Weights are those of ``model.safetensors`` or its index beside it, or counted from the shapes of the dense and
-    expert layers of the Llama family; they stay unknown otherwise.
+    expert layers of the Llama family; they stay unknown otherwise, as of a language model within a whole.
 
     Raises:
         InputError: no such file, a key that is missing, or a model whose cache is not modelled; the message names the
@@ -67,7 +50,7 @@ def model_from_config(path: str | Path) -> Model:
         config = json.loads(path.read_text("utf-8"))
         if not isinstance(config, dict):
             raise InputError("must hold a JSON object")
-        return _model(str(path), _text(config), _checkpoint_bytes(path))
+        return _model(str(path), config, path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -76,47 +59,28 @@ def model_from_config(path: str | Path) -> Model:
         raise InputError(f"{path}: {error}") from None
 
 
-def _text(config: dict) -> dict:
-    """The part that describes the language model; multimodal configs nest it, with the dtype outside."""
-    inner = config.get("text_config")
-    if not isinstance(inner, dict):
-        return config
-    return {key: config.get(key) for key in ("torch_dtype", "dtype", "quantization_config")} | inner
+def _model(name: str, config: dict, path: Path) -> Model:
+    kind, text = language_model(config)
+    stored = quantization([config, text, _quantization_beside(path)])
+    heads = _number(text, "num_attention_heads", "n_head")
+    layers = _number(text, "num_hidden_layers", "n_layer", "num_layers")
+    shape = {"latent": _latent, "padded": _padded}.get(kind.cache, _plain)(kind, text, heads)
+    params, active_params = count_parameters(text) if text is config else (None, None)   # a whole has other parts too
+    return Model(name, layers, heads, **shape, window=_window(kind, text), params=params, active_params=active_params,
+                 weights=dtype_name(str(text.get("dtype") or text.get("torch_dtype") or "bf16").removeprefix("torch.")),
+                 weight_bytes=_checkpoint_bytes(path), max_model_len=_max_model_len(text),
+                 quantization=stored and stored.method, kv_cache_dtype=stored.kv_cache_dtype if stored else "auto",
+                 extras=tuple(_extras(kind, text, shape.get("head_dim"))))
 
 
-def _model(name: str, config: dict, checkpoint_bytes: int | None) -> Model:
-    kind = config.get("model_type")
-    _refuse_what_is_not_modelled(kind, config)
-    heads = _number(config, "num_attention_heads", "n_head")
-    layers = _number(config, "num_hidden_layers", "n_layer", "num_layers")
-    shape = _latent(config) if kind in _MLA or config.get("kv_lora_rank") else _plain(kind, config, heads)
-    params, active_params = count_parameters(config)
-    if config.get("quantization_config") and not checkpoint_bytes:
-        params = None   # the dtype below is that of the activations, and says nothing of the weights' size
-    dtype = dtype_name(str(config.get("dtype") or config.get("torch_dtype") or "bf16").removeprefix("torch."))
-    return Model(name, layers, heads, **shape, window=_window(config), params=params, active_params=active_params,
-                 weights=dtype, weight_bytes=checkpoint_bytes, max_model_len=_max_model_len(config))
-
-
-def _refuse_what_is_not_modelled(kind: str | None, config: dict) -> None:
-    way_out = "give the model as {kv_bytes_per_token: N} if you know its cache"
-    for key, what in _NOT_MODELLED.items():
-        if config.get(key):
-            raise InputError(f"{key} says that the model has {what}, which is not modelled; {way_out}")
-    other = sorted(set(config.get("layer_types") or ()) - _LAYER_TYPES)
-    if other:
-        raise InputError(f"layer_types has {', '.join(other)}, which is not modelled; {way_out}")
-    if kind is not None and kind not in _PLAIN | _MLA:
-        raise InputError(f"model_type {kind!r} is not one whose KV cache is known here; {way_out}")
-
-
-def _plain(kind: str | None, config: dict, heads: int) -> dict[str, int]:
+def _plain(kind: Kind, config: dict, heads: int) -> dict[str, int]:
     """K and V heads and their width.  ``head_dim`` wins over ``hidden_size / heads``."""
-    if config.get("num_key_value_heads") is None and kind is not None and kind not in _MHA_DEFAULT:
-        raise InputError(f"num_key_value_heads is missing, and {kind} has no such default; add it")
-    if config.get("head_dim") is None and kind in _OWN_HEAD_DIM:
-        raise InputError(f"head_dim is missing, and {kind}'s is not hidden_size / heads; add it")
-    kv_heads = heads if config.get("num_key_value_heads") is None else _number(config, "num_key_value_heads")
+    if config.get("kv_lora_rank"):
+        raise InputError(f"kv_lora_rank says that K and V come from a latent, which is not known of {kind.name}; "
+                         f"{WAY_OUT}")
+    if config.get("head_dim") is None and kind.head_dim == "stated":
+        raise InputError(f"head_dim is missing, and {kind.name}'s is not hidden_size / heads; add it")
+    kv_heads = _kv_heads(kind, config, heads)
     if config.get("head_dim") is not None:
         return {"kv_heads": kv_heads, "head_dim": _number(config, "head_dim")}
     hidden = _number(config, "hidden_size", "n_embd")
@@ -125,22 +89,58 @@ def _plain(kind: str | None, config: dict, heads: int) -> dict[str, int]:
     return {"kv_heads": kv_heads, "head_dim": hidden // heads}
 
 
-def _latent(config: dict) -> dict[str, int]:
+def _kv_heads(kind: Kind, config: dict, heads: int) -> int:
+    words = ("num_key_value_heads", "num_kv_heads", "n_head_kv")
+    if kind.kv_heads == "one_if_multi_query":   # Falcon's and StarCoder's; Falcon's later shape ignores the key
+        if config.get("new_decoder_architecture"):
+            return _number(config, *reversed(words))
+        return 1 if config.get("multi_query", True) else heads
+    if kind.kv_heads == "groups":               # ChatGLM's
+        return _number(config, "multi_query_group_num") if config.get("multi_query_attention") else heads
+    if kind.kv_heads != "all" and config.get("num_key_value_heads") is None:
+        raise InputError(f"num_key_value_heads is missing, and {kind.name} has no such default; add it")
+    return heads if config.get("num_key_value_heads") is None else _number(config, "num_key_value_heads")
+
+
+def _latent(kind: Kind, config: dict, heads: int) -> dict[str, int]:
     return {"kv_lora_rank": _number(config, "kv_lora_rank"), "qk_rope_head_dim": _number(config, "qk_rope_head_dim")}
 
 
-def _window(config: dict) -> int | None:
+def _padded(kind: Kind, config: dict, heads: int) -> dict[str, int]:
+    """K and V of every head, V filled up to K's width; the latent that they come from is not what is stored."""
+    width = _number(config, "qk_nope_head_dim") + _number(config, "qk_rope_head_dim")
+    if _number(config, "v_head_dim") > width:
+        raise InputError(f"v_head_dim {config['v_head_dim']} is wider than the {width} of K; {WAY_OUT}")
+    return {"kv_heads": heads, "head_dim": width}
+
+
+def _window(kind: Kind, config: dict) -> int | None:
     """The window of the layers that have one.  Qwen states one and turns it off with ``use_sliding_window``."""
     window = config.get("sliding_window")
     types = config.get("layer_types")
     unused = config.get("use_sliding_window") is False or (types and "sliding_attention" not in types)
+    if kind.window == "stated" and not unused and "sliding_window" not in config:
+        raise InputError(f"sliding_window is missing, and {kind.name} has one of its own; add it, null where there is "
+                         "none")
     return None if window is None or unused else _number(config, "sliding_window")
+
+
+def _extras(kind: Kind, config: dict, head_dim: int | None) -> Iterator[str]:
+    yield from kind.extras or ()
+    if config.get("alibi") or kind.name == "baichuan" and config.get("hidden_size") != 4096:   # Baichuan's 13B
+        yield "ALiBi"
+    if config.get("attn_logit_softcapping"):
+        yield f"a soft cap of {config['attn_logit_softcapping']:g}"
+    if config.get("query_pre_attn_scalar", head_dim) != head_dim:
+        yield f"scores over √{config['query_pre_attn_scalar']:g}"
+    if config.get("attention_multiplier"):
+        yield f"scores times {config['attention_multiplier']:g}"
 
 
 def _max_model_len(config: dict) -> int | None:
     """The longest sequence, stretched where positions are scaled, as vLLM derives it; None where it is not stated."""
-    keys = ("max_position_embeddings", "n_positions")
-    stated = _number(config, *keys) if any(config.get(key) is not None for key in keys) else None
+    lengths = {key: _number(config, key) for key in _LONGEST if config.get(key) is not None}
+    stated = lengths.get("model_max_length", min(lengths.values(), default=None))
     scaling = config.get("rope_scaling") or config.get("rope_parameters")   # the later name
     if not isinstance(scaling, dict) or not isinstance(scaling.get("factor"), int | float):
         return stated
@@ -158,6 +158,12 @@ def _number(config: dict, *keys: str) -> int:
     if type(value) is not int or value < 1:
         raise InputError(f"{keys[0]} must be a positive whole number, got {value!r}")
     return value
+
+
+def _quantization_beside(path: Path) -> dict:
+    """What older tools write into a file of its own."""
+    beside = path.with_name("hf_quant_config.json")
+    return json.loads(beside.read_text("utf-8")) if beside.is_file() else {}
 
 
 def _checkpoint_bytes(path: Path) -> int | None:

@@ -1,10 +1,12 @@
 """What a model stores for each token, and what it weighs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from pagesim.catalog.lookup import find
 from pagesim.errors import InputError
 
+_COMPUTED_IN = {"fp32", "bf16", "fp16"}
 _DTYPES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "int4": 0.5, "mxfp4": 0.53125}
 _SPELLINGS = {"float32": "fp32", "float": "fp32", "bfloat16": "bf16", "float16": "fp16", "half": "fp16",
               "fp8_e4m3": "fp8", "fp8_e5m2": "fp8"}
@@ -26,6 +28,9 @@ class Model:
         weights: dtype of the weights as published.
         weight_bytes: size of the published weights where params and dtype do not tell it.
         max_model_len: longest sequence the model is made for, in tokens; None where unknown.
+        quantization: maker of a quantized checkpoint, whose weights' size only ``weight_bytes`` tells; None otherwise.
+        kv_cache_dtype: what the checkpoint wants its cache to be, fp8; auto where it says nothing.
+        extras: what its attention has besides a causal softmax(Q·Kᵀ/√d)·V, the window apart; sinks, ALiBi, a soft cap.
     """
 
     name: str
@@ -41,10 +46,18 @@ class Model:
     weights: str = "bf16"
     weight_bytes: int | None = None
     max_model_len: int | None = None
+    quantization: str | None = None
+    kv_cache_dtype: str = "auto"
+    extras: tuple[str, ...] = ()
 
     @property
     def is_mla(self) -> bool:
         return self.kv_lora_rank is not None
+
+    def beyond_plain_attention(self, longest_tokens: int) -> list[str]:
+        """What its attention does to sequences of up to ``longest_tokens`` that plain causal attention does not."""
+        acts = self.window is not None and self.window < longest_tokens
+        return [*self.extras, *([f"a window of {self.window:,} tokens in some layers"] if acts else [])]
 
 
 def model(name: str) -> Model:
@@ -54,7 +67,8 @@ def model(name: str) -> Model:
         InputError: no such model.
     """
     name, entry = find("models.yaml", "model", name)
-    return Model(name, **{key: value for key, value in entry.items() if key != "aliases"})
+    shape = {key: value for key, value in entry.items() if key != "aliases"}
+    return Model(name, **shape | {"extras": tuple(entry.get("extras", ()))})
 
 
 def dtype_name(spelling: str) -> str:
@@ -66,20 +80,24 @@ def kv_bytes_per_token(model: Model, kv_cache_dtype: str, tensor_parallel_size: 
     """Bytes of K and V of one token in all layers of one shard.
 
     ``2 · layers · kv_heads · head_dim · bytes`` with ``max(1, kv_heads / tensor_parallel_size)`` heads a shard; MLA:
-    ``layers · (kv_lora_rank + qk_rope_head_dim) · bytes``, whole on every shard.  ``auto`` is 2 bytes, or fp32's 4.
+    ``layers · (kv_lora_rank + qk_rope_head_dim) · bytes``, whole on every shard.  ``auto`` is what the checkpoint
+    wants, else 2 bytes, or fp32's 4.
 
     Raises:
         InputError: heads that cannot be shared among the shards, or layers that keep less than ``max_model_len``
             tokens, for which this formula would charge too much.
     """
     if model.window is not None and (max_model_len is None or model.window < max_model_len):
+        most = kv_bytes_per_token(replace(model, window=None), kv_cache_dtype, tensor_parallel_size, max_model_len)
         raise InputError(
             f"{model.name} has layers that keep only a window of {model.window:,} tokens, which is not modelled yet; "
-            f"set max_model_len to {model.window} or less, or give the model as {{kv_bytes_per_token: N}}")
+            f"set max_model_len to {model.window} or less, or give the model as {{kv_bytes_per_token: N}}; N is at "
+            f"most {most}, as if every layer kept all tokens")
     if model.heads % tensor_parallel_size:
         raise InputError(f"tensor_parallel_size {tensor_parallel_size} does not divide the {model.heads} attention "
                          f"heads of {model.name}")
-    bytes_each = 4 if kv_cache_dtype == "auto" and model.weights == "fp32" else _DTYPES.get(kv_cache_dtype, 2)
+    dtype = model.kv_cache_dtype if kv_cache_dtype == "auto" else kv_cache_dtype
+    bytes_each = 4 if dtype == "auto" and model.weights == "fp32" else _DTYPES.get(dtype, 2)
     if model.is_mla:
         return model.layers * (model.kv_lora_rank + model.qk_rope_head_dim) * bytes_each
     return 2 * model.layers * _kv_heads_per_shard(model, tensor_parallel_size) * model.head_dim * bytes_each
@@ -102,10 +120,32 @@ def weight_bytes(model: Model, tensor_parallel_size: int) -> int:
     """
     if model.weight_bytes is not None:
         return model.weight_bytes // tensor_parallel_size
+    if model.quantization is not None:
+        raise InputError(f"the size of {model.name}'s {model.quantization} weights is not known; put its "
+                         "model.safetensors.index.json beside it, or give memory.weights, such as weights: 15GiB (on "
+                         "one GPU)")
     if model.params is None or model.weights not in _DTYPES:
         raise InputError(f"the size of {model.name}'s weights is not known; give memory.weights, such as weights: "
                          "15GiB (on one GPU)")
     return int(model.params * _DTYPES[model.weights]) // tensor_parallel_size
+
+
+def served_in(model: Model, dtype: str) -> Model:
+    """The model with ``dtype`` for what it computes in, as an engine serves it.
+
+    ``auto`` is the published dtype, fp32 in 16 bits.  Weights that are stored narrower stay as they are unless another
+    narrow dtype is asked for; the cache of such a model has the dtype that it computes in.
+    """
+    if dtype == "auto":
+        dtype = "bf16" if model.weights == "fp32" else model.weights
+    if dtype == model.weights:
+        return model
+    if dtype in _COMPUTED_IN and (model.quantization or model.weights not in _COMPUTED_IN):
+        return replace(model, kv_cache_dtype=dtype) if model.kv_cache_dtype == "auto" else model
+    num_bytes = None
+    if model.weight_bytes is not None and model.weights in _COMPUTED_IN and model.quantization is None:
+        num_bytes = int(model.weight_bytes * Fraction(_DTYPES[dtype]) / _DTYPES[model.weights])
+    return replace(model, weights=dtype, weight_bytes=num_bytes, quantization=None)
 
 
 def flops_per_token(model: Model, tensor_parallel_size: int) -> float:

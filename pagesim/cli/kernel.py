@@ -15,7 +15,7 @@ from pagesim.errors import InputError, MissingExtra
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from pagesim.config import Case
+    from pagesim.case import Case
     from pagesim.core.blocktables import BlockTables
     from pagesim.kernels.contents import Model
     from pagesim.kernels.corruption import Corruption
@@ -71,7 +71,7 @@ def kernel(
     if not quiet and not json:
         print("\n".join(headlines(tables, chosen, snapshot, model, device)) + "\n", flush=True)
     rows, speed, corruption = _run(chosen, places, model, device, prefill_tokens, entry, seed, quiet=quiet)
-    outcome = Outcome(tables[0].origin, snapshot, rows, speed, corruption)
+    outcome = Outcome(tables[0].origin, snapshot, rows, speed, corruption, _left_out(tables))
     show(outcome, json=json)
     raise typer.Exit(0 if outcome.passed and outcome.corruption is None else 1)
 
@@ -171,6 +171,20 @@ def _model(known: dict | None, heads: str | None, head_dim: int | None, layers: 
     cache_dtype = DTYPES[dtype] if kv_cache_dtype == "auto" else torch.float8_e4m3fn
     return Model(shape["num_q_heads"], shape["num_kv_heads"], shape["head_dim"], layers, DTYPES[dtype], cache_dtype,
                  layout, shape.get("latent_dim"))
+
+
+def _left_out(tables: "list[BlockTables]") -> list[str]:
+    """What the model's own attention does to these sequences that the kernels are not asked to do here."""
+    from pagesim.catalog import find_model
+
+    known = tables[0].origin.get("model")
+    if known is None:
+        return []
+    try:
+        model = find_model(known["name"])
+    except InputError:   # tables from elsewhere
+        return ["soft cap, window, sinks or ALiBi, should it have any: the model is not known here"]
+    return model.beyond_plain_attention(max(int(step.lengths.max()) for step in tables if step.num_seqs))
 
 
 def _choose(tables: "list[BlockTables]", count: int,

@@ -22,6 +22,7 @@ class Outcome:
         origin: what the tables say of the run that they come from.
         snapshot: the file that they were read from; None where they were simulated.
         rows: of all steps.
+        left_out: what the model's attention does besides, in words.
     """
 
     origin: dict
@@ -29,6 +30,7 @@ class Outcome:
     rows: "list[Row]"
     speed: "Speed | None"
     corruption: "Corruption | None"
+    left_out: list[str]
 
     @property
     def passed(self) -> bool:
@@ -73,6 +75,9 @@ def show(outcome: Outcome, *, json: bool) -> None:
     print_tables([Sheet("", _COLUMNS, tuple(_cells(row, outcome.speed) for row in outcome.rows))])
     if outcome.corruption is not None:
         print("\n".join(_corruption_lines(outcome.corruption)))
+    if outcome.left_out:
+        print(f"right and wrong are of plain causal attention, without {outcome.origin['model']['name']}'s "
+              f"{', '.join(outcome.left_out)}")
     wrong = sum(row.verdict.num_wrong for row in outcome.rows)
     if not outcome.passed:
         print(f"pagesim: {wrong} rows differ from the reference", file=sys.stderr)
@@ -112,4 +117,5 @@ def _document(outcome: Outcome) -> str:
     corruption = outcome.corruption and asdict(outcome.corruption)
     snapshot = outcome.snapshot and str(outcome.snapshot)
     return json.dumps({"schema": 1, "passed": outcome.passed, "origin": outcome.origin, "snapshot": snapshot,
-                       "rows": rows, "decode_speed": speed, "corruption": corruption}, indent=1, allow_nan=False)
+                       "left_out": outcome.left_out, "rows": rows, "decode_speed": speed, "corruption": corruption},
+                      indent=1, allow_nan=False)

@@ -86,7 +86,7 @@ def _run(experiment: "Experiment", format: Format, output: Path | None, jobs: in
     if readable:
         print("\n".join(notes.capacity_lines(experiment.cases)) + "\n", flush=True)
     if not quiet:
-        _warn(notes.size_warnings(experiment.cases))
+        _warn([*notes.memory_notes(experiment.cases), *notes.size_warnings(experiment.cases)])
     compile_first((case.allocator for case in experiment.cases), quiet=quiet)
     with progress_display(len(experiment.cases), quiet=quiet) as on_progress:
         simulation = run_experiment(experiment, jobs=jobs, folder=output, resume=resume, on_progress=on_progress)

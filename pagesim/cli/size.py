@@ -21,46 +21,79 @@ def size(
     model: Annotated[str | None, typer.Option(help="Name in the catalogue, or the path of a config.json.")] = None,
     gpu: Annotated[str | None, typer.Option(help=(
         "GPU of the catalogue; KV memory is what utilization and weights leave of it."))] = None,
+    gpu_memory: Annotated[str | None, typer.Option(metavar="SIZE", help=(
+        "Memory of a GPU that the catalogue does not have, as CUDA reports it, such as 79.18GiB."))] = None,
     kv_memory: Annotated[str | None, typer.Option(metavar="SIZE", help="KV memory itself, such as 12GiB.")] = None,
     kv_tokens: Annotated[str | None, typer.Option(metavar="N", help="KV memory in token slots.")] = None,
     max_model_len: Annotated[str | None, typer.Option(metavar="N", help=(
-        "Longest prompt and output together; the model's own as a default."))] = None,
+        "Longest prompt and output together, or auto for the most that fits; the model's own as a default."))] = None,
+    tensor_parallel_size: Annotated[str | None, typer.Option(metavar="N", help=(
+        "GPUs that share each layer; what is sized is one of them."))] = None,
+    kv_cache_dtype: Annotated[str | None, typer.Option(metavar="DTYPE", help="auto, bf16, fp16 or fp8.")] = None,
     block_size: Annotated[str | None, typer.Option(metavar="N", help="Of the paged pools.")] = None,
     prompt_tokens: Annotated[int | None, typer.Option(min=1, help="Prompt of a typical request.")] = None,
     output_tokens: Annotated[int | None, typer.Option(min=1, help="Its output.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Its limit, for reserve: max_tokens.")] = None,
     from_vllm: Annotated[str | None, typer.Option(metavar="FLAGS", help=(
-        "A vLLM command line's flags, such as \"--max-model-len 8192\"."))] = None,
+        "A vLLM server's command line, or its flags, such as \"--max-model-len 8192\"."))] = None,
     overrides: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help=(
-        "Any key, such as memory.tensor_parallel_size=2; may be repeated."))] = [],
+        "Any key, such as memory.gpu_memory_utilization=0.9; may be repeated."))] = [],
+    list_known: Annotated[bool, typer.Option("--list", help="List the models and GPUs of the catalogue.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Write one JSON object and nothing else.")] = False,
 ) -> None:
     """Blocks, tokens and concurrency of a model on a GPU, and what each reservation rule would allow."""
     from pagesim.config.size import size as size_of
 
-    options = {"model": model, "memory.gpu": gpu, "memory.kv_memory": kv_memory, "memory.kv_tokens": kv_tokens,
-               "max_model_len": max_model_len}
+    if list_known:
+        _list(json)
+        return
+    options = {"model": model, "memory.gpu": gpu, "memory.gpu_memory": gpu_memory, "memory.kv_memory": kv_memory,
+               "memory.kv_tokens": kv_tokens, "max_model_len": max_model_len,
+               "memory.tensor_parallel_size": tensor_parallel_size, "memory.kv_cache_dtype": kv_cache_dtype}
     given = {key: value for key, value in options.items() if value is not None}
-    document = _document(config, given, block_size, from_vllm, overrides)
+    document, remarks = _document(config, given, block_size, from_vllm, overrides)
     answer = size_of(document, str(config.parent) if config else "", _request(prompt_tokens, output_tokens, max_tokens))
     if json:
         print(jsonlib.dumps(_as_dict(answer), indent=2, allow_nan=False))
     else:
         _print(answer)
+    for line in [*remarks, *_warnings(answer)]:
+        print(f"pagesim: {line}", file=sys.stderr)
+
+
+def _list(json: bool) -> None:
+    from pagesim.cli.console import print_tables
+    from pagesim.cli.size_list import list_sheets, listed
+
+    if json:
+        print(jsonlib.dumps(listed(), indent=2, allow_nan=False))
+    else:
+        print_tables(list_sheets())
 
 
 def _document(config: Path | None, options: dict[str, str], block_size: str | None, from_vllm: str | None,
-              overrides: list[str]) -> "Document":
+              overrides: list[str]) -> "tuple[Document, list[str]]":
+    """What is to be sized, and what was passed over on the way."""
     from pagesim.config.load import empty, read
     from pagesim.config.overrides import Override, assignment, overridden
-    from pagesim.config.vllm import block_size_overrides, vllm_overrides
+    from pagesim.config.schema import SOURCES
+    from pagesim.config.vllm import Server, pool_overrides, vllm_server
 
     document = read(config) if config else empty("pagesim size")
-    given = vllm_overrides(from_vllm, document) if from_vllm else []
-    given += [Override(key, value, f"--{key.removeprefix('memory.').replace('_', '-')} {value}")
-              for key, value in options.items()]
-    given += block_size_overrides(block_size, f"--block-size {block_size}", document) if block_size else []
-    return overridden(document, [*given, *map(assignment, overrides)])
+    server = vllm_server(from_vllm, document) if from_vllm is not None else Server([], False, [])
+    given, remarks = server.overrides, server.notes
+    labels = {key: f"--{key.removeprefix('memory.').replace('_', '-')} {value}" for key, value in options.items()}
+    unused = {"memory.gpu", "memory.gpu_memory"} & options.keys() if server.gives_kv_memory else set()
+    remarks = [*remarks, *(f"note: --from-vllm says itself how much KV memory there is; {labels[key]} is not used"
+                           for key in unused)]
+    given += [Override(key, value, labels[key]) for key, value in options.items() if key not in unused]
+    given += pool_overrides("block_size", block_size, f"--block-size {block_size}", document) if block_size else []
+    document = overridden(document, [*given, *map(assignment, overrides)])
+    memory = document.data.get("memory") or {}
+    if config is None and isinstance(memory, dict) and not any(memory.get(key) is not None for key in SOURCES):
+        raise InputError("how much memory is there? Give --gpu NAME (--list has them), --gpu-memory SIZE, --kv-memory "
+                         "SIZE or --kv-tokens N")
+    return document, remarks
 
 
 def _request(prompt_tokens: int | None, output_tokens: int | None, max_tokens: int | None) -> "Request | None":
@@ -101,10 +134,15 @@ def _print(answer: "Size") -> None:
     from pagesim.report import notes
 
     rooms = answer.pools or (answer.arena,)
-    print("\n".join([_source_line(answer), *notes.capacity_lines(rooms), *_vllm_note(answer)]) + "\n", flush=True)
+    lines = [_source_line(answer), *_gpu_lines(answer), *notes.capacity_lines(rooms), *_vllm_note(answer)]
+    print("\n".join(lines) + "\n", flush=True)
     print_tables([_sheet(answer)])
-    for line in notes.size_warnings(rooms):
-        print(f"pagesim: {line}", file=sys.stderr)
+
+
+def _warnings(answer: "Size") -> list[str]:
+    from pagesim.experiment import notes
+
+    return notes.size_warnings(answer.pools or (answer.arena,))
 
 
 def _source_line(answer: "Size") -> str:
@@ -113,15 +151,33 @@ def _source_line(answer: "Size") -> str:
     per_token = answer.arena.capacity.kv_bytes_per_token
     parts = [answer.model or "no model"]
     parts += [] if per_token is None else [f"{per_token:,} bytes of KV per token on each GPU"]
-    parts += [] if answer.gpu is None else [f"{answer.gpu}, weights {format_bytes(answer.weights_bytes)}"]
-    parts += [] if answer.kv_memory_bytes is None else [f"KV memory {format_bytes(answer.kv_memory_bytes)}"]
+    if answer.gpu_bytes is None and answer.kv_memory_bytes is not None:
+        parts.append(f"KV memory {format_bytes(answer.kv_memory_bytes)}")
     return "; ".join(parts)
+
+
+def _gpu_lines(answer: "Size") -> list[str]:
+    """How a GPU's memory comes to KV memory, and what of it is not counted."""
+    from pagesim.catalog import gpu
+    from pagesim.core.units import format_bytes
+    from pagesim.report.notes import NOT_COUNTED
+
+    if answer.gpu_bytes is None:
+        return []
+    total = gpu(answer.gpu).total.words if answer.gpu else f"{format_bytes(answer.gpu_bytes)} of GPU memory"
+    other = f" − other {format_bytes(answer.other_bytes)}" if answer.other_bytes else ""
+    line = (f"KV memory {format_bytes(answer.kv_memory_bytes)} = {answer.gpu_memory_utilization:g} × {total} − weights "
+            f"{format_bytes(answer.weights_bytes)}{other}")
+    return [line] if answer.other_bytes else [line, f"at most: {NOT_COUNTED}"]
 
 
 def _vllm_note(answer: "Size") -> list[str]:
     if not answer.pools:
         return []
     blocks = answer.pools[0].capacity.blocks
+    if answer.null_block:
+        return [f"one block is set aside as vLLM's null block: of num_gpu_blocks {blocks + 1:,} there, {blocks:,} are "
+                "usable, and counted here"]
     return [f"vLLM counts its null block too: num_gpu_blocks {blocks + 1:,} there is {blocks:,} here"]
 
 

@@ -11,7 +11,7 @@ from pagesim.cli.extras import require
 from pagesim.errors import InputError
 
 if TYPE_CHECKING:
-    from pagesim.config import Case
+    from pagesim.case import Case
 
 _MOST_PANELS = 3
 

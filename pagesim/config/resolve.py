@@ -23,6 +23,9 @@ def case(config: Config, number: int, name: str, directory: str) -> tuple[Case |
     keys = config.allocators[number]
     allocator = keys.spec()
     capacity = scheduling = durations = None
+    with findings.at("memory"):
+        if (config.memory.pipeline_parallel_size or 1) > 1:
+            raise InputError("pipeline_parallel_size is for pagesim size; stages side by side are not simulated")
     if not findings:
         with findings.at("allocators", number):
             capacity = sized.capacity(getattr(keys, "block_size", None))
@@ -111,7 +114,7 @@ def _resolved(config: Config, sized: Sized, scheduling: Scheduling, durations: D
               directory: str) -> dict:
     """The config of this case alone, with every key that has an effect; reading it again gives the same case."""
     memory, rules = config.memory.model_dump(exclude_none=True), config.scheduling.model_dump(exclude_none=True)
-    if config.memory.gpu is not None:
+    if config.memory.gpu is not None or config.memory.gpu_memory is not None:
         memory = {"gpu_memory_utilization": GPU_MEMORY_UTILIZATION, "other": 0} | memory
     rules["max_num_batched_tokens"] = scheduling.max_num_batched_tokens
     if scheduling.preemption == "swap":

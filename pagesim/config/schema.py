@@ -117,13 +117,23 @@ def _model_form(value: Any) -> str:
 ModelForms = Annotated[ModelName, Tag("name")] | Annotated[KvBytes, Tag("numbers")]
 ModelChoice = Annotated[ModelForms, Discriminator(_model_form)]
 
-SOURCES = ("gpu", "kv_memory", "kv_tokens", "num_gpu_blocks_override")
-_BESIDE = {"gpu_memory_utilization": "gpu", "other": "gpu", "block_size": "num_gpu_blocks_override"}
+def _length_form(value: Any) -> str:
+    return "auto" if value == "auto" else "count"
+
+
+Length = Annotated[Annotated[Literal["auto"], Tag("auto")] | Annotated[AtLeast1, Tag("count")],
+                   Discriminator(_length_form)]
+
+SOURCES = ("gpu", "gpu_memory", "kv_memory", "kv_tokens", "num_gpu_blocks_override")
+_OF_A_GPU = ("gpu", "gpu_memory")
+_BESIDE = {"gpu_memory_utilization": _OF_A_GPU, "other": _OF_A_GPU, "block_size": ("num_gpu_blocks_override",)}
 
 
 class Memory(Keys):
     gpu: GpuName | None = None
     """GPU of the catalogue; KV memory is what utilization, weights and other leave of it."""
+    gpu_memory: Bytes | None = None
+    """Memory of a GPU that is not in the catalogue, as CUDA reports it; instead of gpu."""
     gpu_memory_utilization: Share | None = None
     """Share of the GPU's memory that the engine may use; 0.92 as in vLLM."""
     weights: Bytes | None = None
@@ -138,10 +148,15 @@ class Memory(Keys):
     """KV memory in usable blocks, of the pool's own block size; a contiguous arena takes them for 16 slots each."""
     block_size: AtLeast1 | None = None
     """Slots to each of those blocks, for all allocators."""
+    null_block: Flag | None = None
+    """One block of each paged pool is set aside, as vLLM does: its N blocks are N − 1 here."""
     tensor_parallel_size: AtLeast1 = 1
+    pipeline_parallel_size: AtLeast1 | None = None
+    """Stages that share the layers among them; what is sized is the stage with the most. 1 as a default."""
     kv_cache_dtype: KvDtype = "auto"
+    """auto is what the checkpoint says, else the dtype of the model."""
     dtype: WeightDtype = "auto"
-    """Of the weights; auto is as published."""
+    """Of the weights; auto is as published, float32 in 16 bits as in vLLM. Quantized weights stay as they are."""
 
     @model_validator(mode="after")
     def _one_source(self) -> "Memory":
@@ -150,9 +165,10 @@ class Memory(Keys):
             extra = " (a roofline's GPU can be named in durations)" if "gpu" in given else ""
             got = ", ".join(given) or "none"
             raise InputError(f"memory needs exactly one of {', '.join(SOURCES)}, got {got}{extra}")
-        for key, source in _BESIDE.items():
-            if getattr(self, key) is not None and source not in given:
-                raise InputError(f"{key} goes with {source} and means nothing beside {given[0]}; leave it out")
+        for key, sources in _BESIDE.items():
+            if getattr(self, key) is not None and given[0] not in sources:
+                raise InputError(
+                    f"{key} goes with {' or '.join(sources)} and means nothing beside {given[0]}; leave it out")
         return self
 
 
@@ -264,8 +280,8 @@ class Sizing(Keys):
     model: ModelChoice | None = None
     """Name in the catalogue, path of a config.json, or {kv_bytes_per_token: N}."""
     memory: Memory
-    max_model_len: AtLeast1 | None = None
-    """Longest prompt and output together; the model's own maximum as a default."""
+    max_model_len: Length | None = None
+    """Longest prompt and output together; the model's own maximum as a default, auto is the most that also fits."""
     allocators: Annotated[list[Allocator], Field(min_length=1)] = [
         _KEYS[kind](kind=kind) for kind in DEFAULT_ALLOCATORS]
 

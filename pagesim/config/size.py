@@ -54,14 +54,19 @@ class Room:
 class Size:
     """The answer: room in an arena and in each paged pool, and what each rule takes for ``request``.
 
-    ``kv_memory_bytes`` and ``weights_bytes`` are of one GPU, None where the config does not say.
+    Bytes are of one GPU, None where the config does not say; ``gpu_bytes`` is the GPU's total, of which
+    ``gpu_memory_utilization`` is used, ``other_bytes`` what is taken besides the weights.
     """
 
     model: str | None
     gpu: str | None
     max_model_len: int
     kv_memory_bytes: int | None
+    gpu_bytes: int | None
+    gpu_memory_utilization: float | None
     weights_bytes: int | None
+    other_bytes: int | None
+    null_block: bool
     arena: Room
     pools: tuple[Room, ...]
     request: Request
@@ -82,13 +87,17 @@ def size(document: Document, directory: str, request: Request | None = None) -> 
     if request.prompt_tokens + request.output_tokens > sized.max_model_len:
         raise InputError(f"a request of {request.prompt_tokens} + {request.output_tokens} tokens is longer than "
                          f"max_model_len {sized.max_model_len}")
-    arena, by_gpu = sized.capacity(None), sized.gpu is not None
+    arena, by_gpu, memory = sized.capacity(None), sized.gpu_total is not None, config.memory
     return Size(
         model=sized.model.name if sized.model else None,
-        gpu=sized.gpu.name if by_gpu else None,
+        gpu=sized.gpu.name if sized.gpu else None,
         max_model_len=sized.max_model_len,
-        kv_memory_bytes=sized.kv_memory_bytes() if by_gpu or config.memory.kv_memory is not None else None,
+        kv_memory_bytes=sized.kv_memory_bytes() if by_gpu or memory.kv_memory is not None else None,
+        gpu_bytes=sized.gpu_total.num_bytes if by_gpu else None,
+        gpu_memory_utilization=sized.gpu_memory_utilization if by_gpu else None,
         weights_bytes=sized.weights_bytes() if by_gpu else None,
+        other_bytes=memory.other or 0 if by_gpu else None,
+        null_block=bool(memory.null_block),
         arena=Room(arena, sized.max_model_len),
         pools=tuple(Room(pool, sized.max_model_len) for pool in pools),
         request=request,

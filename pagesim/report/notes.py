@@ -1,6 +1,5 @@
 """The sentences around a run's tables: how much memory there is, what became of the rows, what to beware of."""
 
-
 from pagesim.case import Case
 from pagesim.core.units import format_bytes
 
@@ -9,6 +8,18 @@ _REASONS = {
     "exceeds_memory": "does not fit the empty KV memory",
     "exceeds_scheduling": "exceeds max_num_seqs or max_num_batched_tokens",
 }
+
+
+# traces/: 0.9 of an RTX 4090's total less Llama-3.1-8B's weights has room for 3,178 blocks of 16; vLLM 0.19 made 2,588.
+NOT_COUNTED = ("activations, CUDA graphs and CUDA itself are not counted (1.2 GiB of vLLM 0.19 with Llama-3.1-8B on an "
+               "RTX 4090); --set memory.other=SIZE takes them off")
+
+
+def memory_notes(cases: tuple[Case, ...]) -> list[str]:
+    """What is not counted where KV memory is what a GPU leaves."""
+    memories = [case.resolved["memory"] for case in cases]
+    bound = any({"gpu", "gpu_memory"} & memory.keys() and not memory["other"] for memory in memories)
+    return [f"note: KV memory is an upper bound: {NOT_COUNTED}"] if bound else []
 
 
 def capacity_lines(cases: tuple[Case, ...]) -> list[str]:
@@ -24,9 +35,10 @@ def _capacity_line(cases: list[Case], max_model_len: int) -> str:
     num_bytes = next((case.capacity.bytes for case in cases if case.capacity.bytes is not None), None)
     blocks = dict.fromkeys(f"{case.capacity.blocks:,} blocks of {case.capacity.block_size}" for case in cases
                            if case.capacity.blocks)
+    hundredths = usable * 100 // max_model_len   # rounded down: 1.00x is a whole request
     size = [f"{usable:,} tokens", *([format_bytes(num_bytes)] if num_bytes else []), " or ".join(blocks)]
     return (f"KV cache: {', '.join(filter(None, size))}; maximum concurrency at {max_model_len:,} tokens per request: "
-            f"{usable / max_model_len:.2f}x")
+            f"{hundredths // 100}.{hundredths % 100:02}x")
 
 
 def size_warnings(cases: tuple[Case, ...]) -> list[str]:

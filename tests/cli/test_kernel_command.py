@@ -144,6 +144,31 @@ def test_an_mla_model_decodes_over_its_latent_cache(pagesim, tmp_path):
     assert ended.returncode == 0 and "cache float8_e4m3fn" in ended.stdout, ended.stderr
 
 
+@pytest.mark.parametrize(("model", "length", "left_out"), [
+    ("llama-3.1-8b", 4100, []),
+    ("gemma-2-9b", 9, ["a soft cap of 50"]),
+    ("gemma-2-9b", 4096, ["a soft cap of 50"]),
+    ("gemma-2-9b", 4097, ["a soft cap of 50", "a window of 4,096 tokens in some layers"]),
+    ("gpt-oss-20b", 129, ["sinks", "a window of 128 tokens in some layers"])])
+def test_right_says_what_of_the_models_own_attention_was_left_out(pagesim, tmp_path, model, length, left_out):
+    origin = {"model": {"name": model, "layers": 1, "num_q_heads": 2, "num_kv_heads": 1, "head_dim": 16}}
+    from_rows([list(range(-(-length // 64)))], [length], 64, 65, origin=origin).save(tmp_path / "peak.npz")
+    arguments = ("kernel", tmp_path / "peak.npz", "--dtype", "fp32", "--device", "cpu", "--prefill-tokens", 0)
+    ended = pagesim(*arguments, "--json")
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["left_out"] == left_out
+    said = pagesim(*arguments, "-q").stdout
+    line = f"right and wrong are of plain causal attention, without {model}'s {', '.join(left_out)}\n"
+    assert (line in said) if left_out else ("plain causal attention" not in said)
+
+
+def test_a_model_that_is_not_known_here_may_have_more_than_was_tried(pagesim, tmp_path):
+    origin = {"model": {"name": "elsewhere", "layers": 1, "num_q_heads": 2, "num_kv_heads": 1, "head_dim": 16}}
+    from_rows([[0]], [4], 4, 9, origin=origin).save(tmp_path / "peak.npz")
+    said = pagesim("kernel", tmp_path / "peak.npz", "--dtype", "fp32", "--device", "cpu").stdout
+    assert "without elsewhere's soft cap, window, sinks or ALiBi, should it have any" in said
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
     (("--heads", "3/2"), "--heads must be query heads and KV heads that divide them, such as 32/8, got '3/2'"),
     (("--dtype", "int8"), "--dtype must be one of bf16, fp16, fp32, got 'int8'"),

@@ -7,6 +7,8 @@ import sys
 import pytest
 import yaml
 
+from pagesim.catalog.lookup import entries
+
 TEXT = "trace: {path: trace.csv}\nmemory: {kv_tokens: 15728}\nmax_model_len: 2048\nsweep: {seed: [0, 1]}\n"
 
 
@@ -107,7 +109,7 @@ def test_size_says_tokens_gib_blocks_and_concurrency_first(pagesim):
 def test_size_warns_where_not_even_one_full_length_request_fits(pagesim):
     code, out, err = pagesim("size", "--kv-tokens", "23648", "--max-model-len", "29000")
     assert code == 0
-    assert "maximum concurrency at 29,000 tokens per request: 0.82x" in out
+    assert "maximum concurrency at 29,000 tokens per request: 0.81x" in out
     assert err.startswith("pagesim: warning: not even one full-length request fits: max_model_len is 29,000 tokens, "
                           "the KV cache holds 23,648")
 
@@ -148,12 +150,77 @@ def test_size_takes_a_vllm_command_line(pagesim):
         0, "llama-3.1-8b", 8192, 32)
 
 
+def test_a_gpu_of_the_catalogue_is_what_its_memory_by_hand_is(pagesim):
+    arguments = ["size", "--model", "llama-3.1-70b", "--tensor-parallel-size", "4", "--kv-cache-dtype", "fp8", "--json"]
+    named, by_hand = (json.loads(pagesim(*arguments, *how)[1]) for how in (["--gpu", "h200"],
+                                                                          ["--gpu-memory", "150109880320b"]))
+    assert named["arena"]["kv_bytes_per_token"] == 2 * 80 * 2 * 128
+    assert by_hand == named | {"gpu": None}
+
+
+def test_the_list_has_every_name_that_can_be_given_with_its_figures(pagesim):
+    code, out, _ = pagesim("size", "--list")
+    listed = json.loads(pagesim("size", "--list", "--json")[1])
+    assert code == 0
+    assert list(listed["models"]) == list(entries("models.yaml")) and list(listed["gpus"]) == list(entries("gpus.yaml"))
+    assert all(name in out for name in (*listed["models"], *listed["gpus"]))
+    assert listed["models"]["llama-3.1-8b"] == {"kv_bytes_per_token": 131_072, "window": None, "max_model_len": 131_072,
+                                                "weights_bytes": 16_060_522_496}
+    assert listed["models"]["gemma-3-27b"]["kv_bytes_per_token"] is None
+    assert listed["gpus"]["rtx-4090"]["cuda_bytes"] == 25_250_627_584
+
+
+@pytest.mark.parametrize("gpu", [[], ["--gpu", "h100"]])
+def test_size_takes_the_bytes_that_vllms_own_log_suggests(pagesim, gpu):
+    command = "vllm serve llama-3.1-8b --kv-cache-memory=58969782886 --gpu-memory-utilization 0.9 -O3 --port 80"
+    code, out, err = pagesim("size", *gpu, "--from-vllm", command)
+    assert code == 0
+    assert out.splitlines()[:3] == [
+        "llama-3.1-8b; 131,072 bytes of KV per token on each GPU; KV memory 54.92 GiB",
+        "KV cache: 449,872 tokens, 54.92 GiB, 28,117 blocks of 16; maximum concurrency at 131,072 tokens per request: "
+        "3.43x",
+        "one block is set aside as vLLM's null block: of num_gpu_blocks 28,118 there, 28,117 are usable, and counted "
+        "here"]
+    notes = ["pagesim: note: --from-vllm: passed over, as the KV cache does not depend on it: -O, --port"]
+    notes += ["pagesim: note: --from-vllm says itself how much KV memory there is; --gpu h100 is not used"] * bool(gpu)
+    assert err.splitlines() == notes
+
+
+def test_a_length_that_needs_vllms_null_block_too_is_flagged(pagesim):
+    code, _, err = pagesim("size", "--from-vllm", "vllm serve llama-2-7b --num-gpu-blocks-override 256")
+    assert code == 0
+    assert err.startswith("pagesim: warning: not even one full-length request fits: max_model_len is 4,096 tokens, the "
+                          "KV cache holds 4,080;")
+    assert pagesim("size", "--from-vllm", "vllm serve llama-2-7b --num-gpu-blocks-override 257")[2] == ""
+
+
+def test_a_gpus_memory_is_told_as_a_sum_with_who_reports_it_and_what_is_not_counted(pagesim):
+    """The real run got 2,588 blocks; without activations, graphs and context there is room for 3,178."""
+    arguments = ["size", "--gpu", "rtx-4090", "--model", "llama-3.1-8b", "--set", "memory.gpu_memory_utilization=0.9"]
+    lines = pagesim(*arguments)[1].splitlines()
+    assert lines[1] == ("KV memory 6.21 GiB = 0.9 × rtx-4090's 23.52 GiB (as CUDA reports it) − weights 14.96 GiB")
+    assert lines[2].startswith("at most: activations, CUDA graphs and CUDA itself are not counted (")
+    assert "3,178 blocks of 16" in lines[3]
+    lines = pagesim(*arguments, "--set", "memory.other=1.15GiB")[1].splitlines()
+    assert lines[1].endswith("− weights 14.96 GiB − other 1.15 GiB") and "2,589 blocks of 16" in lines[2]
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
     (["--gpu", "h20", "--model", "llama-3.1-8b"], "pagesim: --gpu h20: unknown GPU 'h20'; did you mean 'h200'?\n"),
     (
         ["--gpu", "h200", "--kv-tokens", "5", "--max-model-len", "9"],
-        "pagesim: --gpu h200: memory needs exactly one of gpu, kv_memory, kv_tokens, "
+        "pagesim: --gpu h200: memory needs exactly one of gpu, gpu_memory, kv_memory, kv_tokens, "
         "num_gpu_blocks_override, got gpu, kv_tokens (a roofline's GPU can be named in durations)\n",
+    ),
+    (
+        ["--model", "llama-3.1-8b"],
+        "pagesim: how much memory is there? Give --gpu NAME (--list has them), --gpu-memory SIZE, --kv-memory SIZE or "
+        "--kv-tokens N\n",
+    ),
+    (
+        ["--model", "llama-3.1-8b", "--kv-tokens", "99999", "--kv-cache-dtype", "fp4"],
+        "pagesim: --kv-cache-dtype fp4: kv_cache_dtype must be one of auto, bf16, fp16, fp8, float16, bfloat16, "
+        "fp8_e4m3, fp8_e5m2, got 'fp4'; did you mean 'fp8'?\n",
     ),
     (
         ["--from-vllm", "--max-modellen 3"],

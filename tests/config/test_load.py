@@ -8,6 +8,7 @@ from pagesim.core.units import GIB
 from pagesim.engine.durations import Linear, Roofline
 from pagesim.engine.scheduling import Scheduling
 
+H200_BYTES = 150_109_880_320   # as CUDA reports it
 EXAMPLE = """
 # What does contiguous preallocation waste on an H200, and what does paging win?
 trace: {path: trace.csv, arrivals: {kind: saturate}}
@@ -39,7 +40,7 @@ def test_the_example_gives_two_contiguous_cases_and_one_for_each_block_size(case
         "contiguous exact first_fit",
         *(f"paged {size}" for size in (1, 8, 16, 32, 64, 128, 256)),
     ]
-    kv_bytes = 143_771 * 2**20 * 92 // 100 - 2 * 8_030_261_248
+    kv_bytes = H200_BYTES * 92 // 100 - 2 * 8_030_261_248
     assert {case.capacity.slots for case in all_cases} == {kv_bytes // 131_072}
     assert [case.capacity.blocks for case in all_cases[2:]] == [kv_bytes // (131_072 * size)
                                                                 for size in (1, 8, 16, 32, 64, 128, 256)]
@@ -176,7 +177,7 @@ def test_more_gpus_leave_each_more_memory_for_fewer_bytes_a_token(case):
             "allocators: [{kind: paged}]\n")
     one = case(text)
     assert one.capacity.kv_bytes_per_token == 2 * 80 * 2 * 128 * 2
-    assert one.capacity.slots == (143_771 * 2**20 * 92 // 100 - 70_553_706_496 * 2 // 4) // 81_920
+    assert one.capacity.slots == (H200_BYTES * 92 // 100 - 70_553_706_496 * 2 // 4) // 81_920
     assert one.durations == Roofline(70_553_706_496 // 2, 81_920, 70_553_706_496 / 2, 4 * 80 * 16 * 128, 4.8e12, 989e12)
 
 
@@ -184,7 +185,7 @@ def test_other_and_weights_are_taken_off_the_gpus_memory(case):
     text = ("trace: {path: trace.csv}\nmodel: {kv_bytes_per_token: 1024}\nmemory: {gpu: h200, "
             "gpu_memory_utilization: 1, weights: 15GiB, other: 2GiB}\n"
             "max_model_len: 9\nallocators: [{kind: contiguous}]\n")
-    assert case(text).capacity.slots == (143_771 * 2**20 - 17 * GIB) // 1024
+    assert case(text).capacity.slots == (H200_BYTES - 17 * GIB) // 1024
 
 
 def test_swap_moves_at_0_8_of_pcie_into_4_gib(case):

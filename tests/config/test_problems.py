@@ -124,19 +124,25 @@ TRACE_MISTAKES = {
 
 # The value of `memory:`, from column 9 of line 2, of a config with model llama-3.1-8b.
 MEMORY_MISTAKES = {
-    "{}": "2:9: memory needs exactly one of gpu, kv_memory, kv_tokens, num_gpu_blocks_override, got none",
+    "{}": "2:9: memory needs exactly one of gpu, gpu_memory, kv_memory, kv_tokens, num_gpu_blocks_override, got none",
     "{kv_tokens: 1, kv_memory: 1GiB}":
-        "2:9: memory needs exactly one of gpu, kv_memory, kv_tokens, num_gpu_blocks_override, got kv_memory, kv_tokens",
+        "2:9: memory needs exactly one of gpu, gpu_memory, kv_memory, kv_tokens, num_gpu_blocks_override, got "
+        "kv_memory, kv_tokens",
     "{num_gpu_blocks_override: 1e15, block_size: 1e15}":
         "2:53: block_size 1000000000000000 times 1000000000000000 blocks are more slots than can be counted",
-    "{gpu: h200, num_gpu_blocks_override: 9}": "2:9: memory needs exactly one of gpu, kv_memory, kv_tokens, "
-    "num_gpu_blocks_override, got gpu, "
+    "{gpu: h200, num_gpu_blocks_override: 9}":
+    "2:9: memory needs exactly one of gpu, gpu_memory, kv_memory, kv_tokens, num_gpu_blocks_override, got gpu, "
     "num_gpu_blocks_override (a roofline's GPU can be named in durations)",
+    "{gpu_memory: 12GiB}":
+        "2:9: no KV memory is left: 0.92 of 12.00 GiB of GPU memory is less than weights 14.96 GiB; raise "
+        "tensor_parallel_size or take a larger GPU",
+    "{gpu_memory: 90GiB, kv_tokens: 9}": "2:9: memory needs exactly one of gpu, gpu_memory, kv_memory, kv_tokens, "
+    "num_gpu_blocks_override, got gpu_memory, kv_tokens",
     "{gpu: h2000}": "2:15: unknown GPU 'h2000'; did you mean 'h200'?",
     "{gpu: h200, gpu_memory_utilization: 1.5}": "2:45: gpu_memory_utilization must be at most 1, got 1.5",
     "{gpu: h200, gpu_memory_utilization: 0}": "2:45: gpu_memory_utilization must be above 0, got 0",
     "{kv_tokens: 9999, gpu_memory_utilization: 0.9}":
-        "2:51: gpu_memory_utilization goes with gpu and means nothing beside kv_tokens; leave it out",
+        "2:51: gpu_memory_utilization goes with gpu or gpu_memory and means nothing beside kv_tokens; leave it out",
     "{kv_memory: 1GiB, block_size: 16}":
         "2:39: block_size goes with num_gpu_blocks_override and means nothing beside kv_memory; leave it out",
     "{kv_memory: 12}": "2:21: kv_memory: 12 would be 12 bytes; write the unit, such as 12GiB",
@@ -146,9 +152,14 @@ MEMORY_MISTAKES = {
     "{kv_tokens: 99999, kv_cache_dtype: fp4}":
         "2:44: kv_cache_dtype must be one of auto, bf16, fp16, fp8, float16, bfloat16, fp8_e4m3, fp8_e5m2, "
         "got 'fp4'; did you mean 'fp8'?",
-    "{gpu: l4, dtype: fp32}": "2:9: no KV memory is left: 0.92 of l4's 22.49 GiB is less than weights 29.92 GiB; raise "
-    "tensor_parallel_size or take "
-    "a larger GPU",
+    "{gpu: l4, dtype: fp32}": "2:9: no KV memory is left: 0.92 of l4's 21.99 GiB (as CUDA reports it) is less than "
+    "weights 29.92 GiB; raise tensor_parallel_size or take a larger GPU",
+    "{kv_tokens: 16, null_block: true}":
+        "1:1: the 16 slots of KV memory are one block of 16, which is vLLM's null block; none is left",
+    "{kv_tokens: 9999, null_block: maybe}": "2:39: null_block: must be true or false, got 'maybe'",
+    "{kv_tokens: 9999, pipeline_parallel_size: 0}": "2:51: pipeline_parallel_size must be at least 1, got 0",
+    "{kv_tokens: 9999, pipeline_parallel_size: 2}":
+        "2:51: pipeline_parallel_size is for pagesim size; stages side by side are not simulated",
     "{gpu: h200, tensor_parallel_size: 3}":
         "1:8: tensor_parallel_size 3 does not divide the 32 attention heads of llama-3.1-8b",
 }
@@ -239,9 +250,9 @@ def test_a_mistake_that_many_cases_share_is_told_once(problems):
 
 def test_what_is_missing_is_told_with_what_it_takes(problems):
     assert problems("seed: 1\n") == [
-        "bad.yaml:1:1: memory is missing; it takes gpu, gpu_memory_utilization, weights, other, kv_memory, "
+        "bad.yaml:1:1: memory is missing; it takes gpu, gpu_memory, gpu_memory_utilization, weights, other, kv_memory, "
         "kv_tokens, num_gpu_blocks_override, "
-        "block_size, tensor_parallel_size, kv_cache_dtype, dtype",
+        "block_size, null_block, tensor_parallel_size, pipeline_parallel_size, kv_cache_dtype, dtype",
         "bad.yaml:1:1: trace is missing; it takes path, arrivals, speedup, limit, strict, until_s, warmup_s",
     ]
 
@@ -275,8 +286,8 @@ def test_what_is_missing_is_told_with_what_it_takes(problems):
     (
         "trace: {path: trace.csv}\nmodel: gpt-oss-20b\nmemory: {gpu: h200}\n",
         "bad.yaml:2:8: gpt-oss-20b has layers that keep only a window of 128 tokens, which is not modelled "
-        "yet; set max_model_len to 128 or less, or give "
-        "the model as {kv_bytes_per_token: N}",
+        "yet; set max_model_len to 128 or less, or give the model as {kv_bytes_per_token: N}; N is at most 49152, as "
+        "if every layer kept all tokens",
     ),
     (
         "trace: {path: trace.csv}\nmodel: llama-2-7b\nmemory: {kv_tokens: 9999}\nscheduling: {preemption: swap}\n",

@@ -1,11 +1,11 @@
-"""experiment/notes.py: the sentences before and after the tables."""
+"""report/notes.py: the sentences before and after the tables."""
 
 import pytest
 from tiny import write_experiment
 
 from pagesim import simulate
 from pagesim.config import load
-from pagesim.report.notes import capacity_lines, count_lines, result_warnings, size_warnings
+from pagesim.report.notes import capacity_lines, count_lines, memory_notes, result_warnings, size_warnings
 
 PAGED = "[{kind: paged, block_size: 16}]"
 
@@ -31,9 +31,18 @@ def test_a_sweep_of_block_sizes_is_one_line(tmp_path):
     assert len(lines) == 1 and "160 blocks of 1 or 10 blocks of 16 or 5 blocks of 32" in lines[0]
 
 
+@pytest.mark.parametrize(("memory", "told"), [
+    ("gpu: h200", True), ("gpu_memory: 20GiB", True), ("gpu: h200, other: 2GiB", False), ("kv_memory: 2GiB", False)])
+def test_memory_that_a_gpu_leaves_is_an_upper_bound_until_the_rest_is_given(tmp_path, memory, told):
+    config = write_experiment(tmp_path, allocators=PAGED, keys="model: llama-3.2-1b")
+    lines = memory_notes(load(config, [f"memory={{{memory}}}"]).cases)
+    assert len(lines) == told
+    assert all(line.startswith("note: KV memory is an upper bound: activations, CUDA graphs") for line in lines)
+
+
 def test_memory_below_one_full_length_request_is_flagged(tmp_path):
     cases = cases_of(tmp_path, kv_tokens=1478 * 16, max_model_len=29_000, allocators=PAGED)
-    assert "concurrency at 29,000 tokens per request: 0.82x" in capacity_lines(cases)[0]
+    assert "concurrency at 29,000 tokens per request: 0.81x" in capacity_lines(cases)[0]
     assert size_warnings(cases) == [
         "warning: not even one full-length request fits: max_model_len is 29,000 tokens, the KV cache holds 23,648; "
         "give it more memory or lower max_model_len"]
