@@ -13,7 +13,7 @@ from pagesim.trace import Trace
 def main() -> None:
     one = np.ones(1, np.int32)
     kind = {"Contiguous": Contiguous, "Paged": Paged}[sys.argv[1]]
-    Run(Trace(np.zeros(1), one, one), kind(), 64, 64, Scheduling(), Linear(1.0)).advance()
+    Run(Trace(np.zeros(1, np.int64), one, one), kind(), 64, 64, Scheduling(), Linear(1.0)).advance()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from pagesim.engine.ownership import NOBODY
 from pagesim.engine.rules import Linear, Scheduling
 from pagesim.engine.run import Run
 from pagesim.trace import Trace
+from pagesim.trace.instants import whole_ns
 
 BAR_COLUMNS = 72
 
@@ -19,7 +20,7 @@ def region(slots: int, steps: int, arrival_s: float = 0.0) -> tuple[float, int, 
 def run_of(rows: list[tuple[float, int, int]], allocator: Contiguous | Paged, capacity_slots: int) -> Run:
     """A run of these requests (arrival in seconds, prompt tokens, output tokens), before its first step."""
     arrival, prompt, output = zip(*rows)
-    trace = Trace(np.array(arrival, np.float64), np.array(prompt, np.int32), np.array(output, np.int32))
+    trace = Trace(whole_ns(np.array(arrival, np.float64)), np.array(prompt, np.int32), np.array(output, np.int32))
     return Run(trace, allocator, capacity_slots, capacity_slots, Scheduling(max_num_batched_tokens=2 * capacity_slots),
                Linear(step_s=1.0))
 

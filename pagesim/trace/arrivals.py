@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from pagesim.errors import InputError, TraceError
+from pagesim.trace.instants import FAR, whole_ns
 from pagesim.trace.trace import Trace
 
 KINDS = ("trace", "poisson", "gamma", "closed", "saturate")
@@ -30,15 +31,22 @@ def with_arrivals(trace: Trace, kind: str, *, rate: float | None = None, cv: flo
         raise InputError(f"arrivals must be one of {', '.join(KINDS)}, got {kind!r}")
     _refuse_foreign(kind, rate=rate, cv=cv, speedup=None if speedup == 1 else speedup)
     if kind == "trace":
-        if trace.arrival_s is None:
+        if trace.arrival_ns is None:
             raise TraceError(f"{trace.source.path}: the file has lengths only and no arrival times; draw them: "
                              "arrivals poisson with a rate (requests/s) and a seed, or use saturate or closed")
-        return trace if speedup == 1 else replace(trace, arrival_s=trace.arrival_s / _positive("speedup", speedup))
+        return trace if speedup == 1 else replace(trace, arrival_ns=_divided(trace.arrival_ns, speedup))
     if kind in ("closed", "saturate"):
-        return replace(trace, arrival_s=np.zeros(len(trace)))
+        return replace(trace, arrival_ns=np.zeros(len(trace), dtype=np.int64))
     rng = np.random.Generator(np.random.PCG64(seed))
-    return replace(trace, arrival_s=draw_arrivals(rng, len(trace), _positive("rate", rate),
-                                                  1.0 if kind == "poisson" else _positive("cv", cv)))
+    return replace(trace, arrival_ns=whole_ns(draw_arrivals(rng, len(trace), _positive("rate", rate),
+                                                            1.0 if kind == "poisson" else _positive("cv", cv))))
+
+
+def _divided(arrival_ns: np.ndarray, speedup: float) -> np.ndarray:
+    """Each rounded once, to the nearest nanosecond."""
+    if len(arrival_ns) and not arrival_ns[-1] / _positive("speedup", speedup) < FAR:
+        raise InputError(f"a speedup of {speedup:g} stretches the arrivals over more than 292 years; raise it")
+    return np.rint(arrival_ns / speedup).astype(np.int64)
 
 
 def draw_arrivals(rng: np.random.Generator, num_requests: int, rate: float, cv: float = 1.0) -> np.ndarray:

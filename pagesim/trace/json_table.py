@@ -3,14 +3,18 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Context, Decimal
 
 import numpy as np
 
 from pagesim.errors import TraceError
 from pagesim.trace.clock import parse_clocks
-from pagesim.trace.decimals import parse_number
+from pagesim.trace.decimals import parse_instants, parse_number
+from pagesim.trace.instants import Instants
 
 _TOO_LARGE = 10**300  # a longer whole number has no float64
+# Decimals as written: float64 would lose the last digits of a time since 1970.
+_DECODER = json.JSONDecoder(parse_float=Context(prec=60, traps=[]).create_decimal)
 
 
 @dataclass(frozen=True)
@@ -35,12 +39,16 @@ class JsonTable:
         """float64, shape (num_rows,); NaN where the value is not a finite number."""
         return np.array([_number(row.get(name)) for row in self.rows], dtype=np.float64)
 
-    def clocks(self, name: str, *, zoned: bool) -> np.ndarray:
-        """Nanoseconds since 1970, int64, shape (num_rows,); ``clock.BAD`` where the value is not such a time."""
-        texts = [row[name].encode() if isinstance(row.get(name), str) else b"" for row in self.rows]
-        end = np.cumsum([len(text) for text in texts], dtype=np.int64)
-        start = np.concatenate(([0], end[:-1])).astype(np.int64)
-        return parse_clocks(np.frombuffer(b"".join(texts) + b"\n", dtype=np.uint8), start, end, zoned=zoned)
+    def instants(self, name: str, unit_digits: int) -> Instants:
+        """Times in units of which a second has ``10**unit_digits``; ``BAD`` where the value is not a finite number."""
+        values = (row.get(name) for row in self.rows)
+        return parse_instants(*_buffer([str(value) if _is_number(value) or isinstance(value, str) else ""
+                                        for value in values]), unit_digits)
+
+    def clocks(self, name: str, *, zoned: bool) -> Instants:
+        """Times since 1970; ``BAD`` where the value is not such a time."""
+        values = (row.get(name) for row in self.rows)
+        return parse_clocks(*_buffer([value if isinstance(value, str) else "" for value in values]), zoned=zoned)
 
     def empty(self, name: str) -> np.ndarray:
         """Whether the value is absent, null or an empty text, bool, shape (num_rows,)."""
@@ -55,7 +63,7 @@ class JsonTable:
         if name not in self.rows[row]:
             return f"no {name!r}"
         value = self.rows[row][name]
-        return repr(value if isinstance(value, str) else json.dumps(value))
+        return repr(str(value) if isinstance(value, (str, Decimal)) else json.dumps(value, default=float))
 
     def ids(self, name: str, row: int) -> list[int | str] | None:
         """The ids of a value; None if it is not a list of whole numbers or texts."""
@@ -66,8 +74,19 @@ class JsonTable:
 def _number(value: object) -> float:
     if isinstance(value, str):
         return parse_number(value)
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number and abs(value) < _TOO_LARGE else np.nan
+    return float(value) if _is_number(value) and abs(value) < _TOO_LARGE else np.nan
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
+
+
+def _buffer(texts: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The texts' bytes end to end, and where each starts and ends."""
+    encoded = [text.encode("utf-8", "replace") for text in texts]
+    end = np.cumsum([len(text) for text in encoded], dtype=np.int64)
+    start = np.concatenate(([0], end[:-1])).astype(np.int64)
+    return np.frombuffer(b"".join(encoded) + b"\n", dtype=np.uint8), start, end
 
 
 def keys(line: bytes, where: str) -> list[str]:
@@ -100,7 +119,7 @@ def tables(pieces: Iterator[bytes], first_line: int, path: str) -> Iterator[Json
 def _object(line: bytes, where: str) -> dict:
     shown = line.decode("utf-8", "replace").strip()[:60]
     try:
-        value = json.loads(line)
+        value = _DECODER.decode(line.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and lists as deep
         raise TraceError(f"{where}: not a JSON object on one line ({error}): {shown!r}; "
                          "a JSON trace has one object a line") from None

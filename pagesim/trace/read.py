@@ -11,10 +11,12 @@ from pagesim.errors import TraceError
 from pagesim.trace import csv_table, json_table, source_file
 from pagesim.trace.clock import has_zone
 from pagesim.trace.formats import Format, detect
-from pagesim.trace.rows import CLOCK_UNITS_PER_S, Rows, Table, requests
+from pagesim.trace.instants import NS_PER_S, Instants, join
+from pagesim.trace.rows import Rows, Table, requests
 from pagesim.trace.trace import Source, Trace
 
-_LONGEST_S = 10 * 365 * 86400
+_YEAR_NS = 365 * 86400 * NS_PER_S
+_LONGEST_YEARS = 10
 
 
 def read_trace(path: str | Path, *, limit: int | None = None, strict: bool = False) -> Trace:
@@ -52,7 +54,7 @@ def read_trace(path: str | Path, *, limit: int | None = None, strict: bool = Fal
         rows = f"all {read:,} rows were dropped ({reasons})" if read else "a header and nothing below it"
         raise TraceError(f"{path}: no requests: {rows}")
     source = Source(str(path), form.name, source_file.sha256(path), read, dict(dropped), _block_tokens(parts, path))
-    return _trace(parts, form, form.units_per_s if zoned is None else CLOCK_UNITS_PER_S, source)
+    return _trace(parts, form, source)
 
 
 def _block_tokens(parts: list[Rows], path: Path) -> int | None:
@@ -74,20 +76,20 @@ def _open(path: Path) -> tuple[Format, Iterator[Table]]:
     if head.startswith((b"{", b"[")):
         form = detect(json_table.keys(head, where), where)
         return form, json_table.tables(itertools.chain([body], pieces), line_number, str(path))
-    names = csv_table.header(head, where)
+    names, separator = csv_table.header(head, where)
     below = itertools.chain([rest] if rest else [], pieces)
-    return detect(names, where), csv_table.tables(below, names, line_number + 1, str(path))
+    return detect(names, where), csv_table.tables(below, names, separator, line_number + 1, str(path))
 
 
-def _trace(parts: list[Rows], form: Format, units_per_s: int | None, source: Source) -> Trace:
+def _trace(parts: list[Rows], form: Format, source: Source) -> Trace:
     def joined(name: str) -> np.ndarray | None:
         columns = [getattr(part, name) for part in parts]
         return None if columns[0] is None else np.concatenate(columns)
 
-    order, arrival_s = None, None
-    if units_per_s:
-        order, arrival_s = _in_order(joined("arrival"), units_per_s)
-        _refuse_long_span(arrival_s, form, source)
+    order, arrival_ns = None, None
+    if "arrival" in form.columns:
+        order, arrival_ns = _in_order(join([part.arrival for part in parts]))
+        _refuse_long_span(arrival_ns, form, source)
     prefix_ids, prefix_offsets, session = None, None, None
     if "prefix_ids" in form.columns:
         ids = list(itertools.chain.from_iterable(part.prefix_ids for part in parts))
@@ -100,20 +102,27 @@ def _trace(parts: list[Rows], form: Format, units_per_s: int | None, source: Sou
     columns = {name: joined(name) for name in ("prompt_tokens", "output_tokens", "max_tokens", "num_samples")}
     if order is not None:
         columns = {name: column if column is None else column[order] for name, column in columns.items()}
-    return Trace(arrival_s, **columns, prefix_ids=prefix_ids, prefix_offsets=prefix_offsets, session=session,
+    return Trace(arrival_ns, **columns, prefix_ids=prefix_ids, prefix_offsets=prefix_offsets, session=session,
                  source=source)
 
 
-def _in_order(arrival: np.ndarray, units_per_s: int) -> tuple[np.ndarray | None, np.ndarray]:
-    """The order of arrival (None: the file's), and seconds after the first."""
-    order = None if (arrival[1:] >= arrival[:-1]).all() else np.argsort(arrival, kind="stable")
-    arrival = arrival if order is None else arrival[order]
-    return order, (arrival - arrival[0]) / units_per_s
+def _in_order(arrival: Instants) -> tuple[np.ndarray | None, np.ndarray]:
+    """The order of arrival (None: the file's), and nanoseconds after the first."""
+    order = None
+    if not (arrival.ns[1:] > arrival.ns[:-1]).all() and not _sorted(arrival):
+        order = np.lexsort(arrival[::-1])
+        arrival = arrival.at(order)
+    return order, arrival.since(0)
 
 
-def _refuse_long_span(arrival_s: np.ndarray, form: Format, source: Source) -> None:
-    if arrival_s[-1] > _LONGEST_S:
-        years = arrival_s[-1] / 86400 / 365
+def _sorted(arrival: Instants) -> bool:
+    steps, atto_steps = (np.diff(part) for part in arrival)
+    return bool(((steps > 0) | (steps == 0) & (atto_steps >= 0)).all())
+
+
+def _refuse_long_span(arrival_ns: np.ndarray, form: Format, source: Source) -> None:
+    years = arrival_ns[-1] / _YEAR_NS
+    if years > _LONGEST_YEARS:
         raise TraceError(f"{source.path}: the last request arrives {years:,.0f} years after the first, which makes no "
                          f"sense: column {form.columns['arrival']!r} is not in the unit its name says; name it "
                          "arrival_ms, arrival_us or arrival_ns")

@@ -8,16 +8,14 @@ import numpy as np
 
 from pagesim.core.units import ceil_div
 from pagesim.errors import TraceError
-from pagesim.trace.clock import BAD
 from pagesim.trace.csv_table import CsvTable
 from pagesim.trace.formats import PLAIN_BLOCK_TOKENS, Format
+from pagesim.trace.instants import BAD, FAR, Instants
 from pagesim.trace.json_table import JsonTable
 
 Table = CsvTable | JsonTable
 
-CLOCK_UNITS_PER_S = 10**9  # clock.py gives nanoseconds
 _MAX_INT32 = 2**31 - 1
-_YEAR_5138_S = 1e11
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class Rows:
     Attributes:
         read: data rows looked at, dropped ones included.
         dropped: rows left out, by reason.
-        arrival: in the file's own unit and zero, float64, or int64 nanoseconds of a clock.
+        arrival: after the file's own zero.
         prefix_ids: the file's own ids of each request.
         block_tokens: prompt tokens to one of them.
         session, parent: the file's own names, None for a request without.
@@ -35,7 +33,7 @@ class Rows:
 
     read: int
     dropped: Counter
-    arrival: np.ndarray | None
+    arrival: Instants | None
     prompt_tokens: np.ndarray
     output_tokens: np.ndarray
     max_tokens: np.ndarray | None
@@ -103,7 +101,7 @@ def requests(table: Table, form: Format, path: str, *, zoned: bool | None, stric
     if strict:
         check.refuse(~keep, "a request without prompt or output tokens, which is a failed one in public traces; remove "
                             "the row, or leave strict off to have such rows dropped and counted")
-    arrival = _arrival(check, zoned) if form.units_per_s else None
+    arrival = _arrival(check, zoned) if "arrival" in form.columns else None
     max_tokens = check.optional("max_tokens", empty=0)
     if max_tokens is not None:
         check.refuse((max_tokens > 0) & (max_tokens < output),
@@ -115,7 +113,7 @@ def requests(table: Table, form: Format, path: str, *, zoned: bool | None, stric
     check.finish(path)
     counts = (None if column is None else column[keep].astype(np.int32)
               for column in (prompt, output, max_tokens, num_samples))
-    return Rows(len(table), _dropped(prompt, output), None if arrival is None else arrival[keep], *counts,
+    return Rows(len(table), _dropped(prompt, output), None if arrival is None else arrival.at(keep), *counts,
                 prefix_ids, block_tokens, _names(check, "session", keep), _names(check, "parent", keep))
 
 
@@ -131,24 +129,24 @@ def _dropped(prompt: np.ndarray, output: np.ndarray) -> Counter:
                      "0 output tokens": int(np.count_nonzero((prompt != 0) & (output == 0)))})
 
 
-def _arrival(check: _Check, zoned: bool | None) -> np.ndarray:
+def _arrival(check: _Check, zoned: bool | None) -> Instants:
     name = check.form.columns["arrival"]
     if zoned is not None:
         clocks = check.table.clocks(name, zoned=zoned)
-        check.refuse(clocks == BAD, "arrival must be a date and time like 2023-11-16 18:17:03.9799600, with a zone in "
-                                    "all rows or in none{got}", "arrival")
+        check.refuse(clocks.ns == BAD, "arrival must be a date and time like 2023-11-16 18:17:03.9799600, with a zone "
+                                       "in all rows or in none{got}", "arrival")
         return clocks
-    numbers = check.table.numbers(name)
-    check.refuse(np.isnan(numbers), "arrival must be a finite number{got}", "arrival")
-    check.refuse(numbers < 0, "arrival must not be negative{got}", "arrival")
-    check.refuse(numbers / check.form.units_per_s >= _YEAR_5138_S,
-                 f"arrival makes no sense in the unit of column {name!r}{{got}}: it lies thousands of years ahead; "
+    arrival = check.table.instants(name, check.form.unit_digits)
+    check.refuse(arrival.ns == BAD, "arrival must be a finite number{got}", "arrival")
+    check.refuse((arrival.ns < 0) & (arrival.ns != BAD), "arrival must not be negative{got}", "arrival")
+    check.refuse(arrival.ns == FAR,
+                 f"arrival makes no sense in the unit of column {name!r}{{got}}: it lies centuries ahead; "
                  "name the column after its unit: arrival_ms, arrival_us or arrival_ns", "arrival")
     if check.form.whole_arrivals:
-        check.refuse(numbers != np.floor(numbers),
+        check.refuse((arrival.ns % 10 ** (9 - check.form.unit_digits) != 0) | (arrival.atto != 0),
                      f"{check.form.name} times are whole milliseconds{{got}}; if the file counts seconds, rename the "
                      "key to arrival_s and state prefix_block_tokens", "arrival")
-    return numbers
+    return arrival
 
 
 def _prefix_ids(check: _Check, prompt: np.ndarray, keep: np.ndarray) -> tuple[list[list[int | str]], int]:

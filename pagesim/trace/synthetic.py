@@ -8,6 +8,7 @@ import numpy as np
 from pagesim.core.units import ceil_div
 from pagesim.errors import InputError
 from pagesim.trace.arrivals import draw_arrivals
+from pagesim.trace.instants import whole_ns
 from pagesim.trace.lengths import Lengths, refuse_unless_positive
 from pagesim.trace.trace import Source, Trace
 
@@ -152,10 +153,10 @@ def generate(num_requests: int, prompt: Lengths, output: Lengths, *, arrivals: S
     if max_tokens is not None:
         bounds = replace(bounds, max_output_tokens=min(bounds.max_output_tokens or max_tokens, max_tokens))
     prompt_tokens, output_tokens = _draw_lengths(rng, num_requests, prompt, output, bounds)
-    arrival_s = None if arrivals is None else np.round(arrivals.draw(rng, num_requests), 3)
+    arrival_ns = None if arrivals is None else whole_ns(np.round(arrivals.draw(rng, num_requests), 3))
     prefix_ids, prefix_offsets = (None, None) if prefixes is None else prefixes.draw(rng, prompt_tokens)
     num_samples = None if samples is None else samples.draw(rng, num_requests)
-    return Trace(arrival_s, prompt_tokens, output_tokens,
+    return Trace(arrival_ns, prompt_tokens, output_tokens,
                  max_tokens=None if max_tokens is None else np.full(num_requests, max_tokens, dtype=np.int32),
                  num_samples=num_samples, prefix_ids=prefix_ids, prefix_offsets=prefix_offsets,
                  source=Source(f"generated with seed {seed}", "generated", read=num_requests,

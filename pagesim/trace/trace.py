@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pagesim.errors import TraceError
+from pagesim.trace.instants import NS_PER_S
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class Trace:
     """Requests in order of arrival; ties keep the order of the file.
 
     Attributes:
-        arrival_s: seconds after the first arrival, float64, shape (num_requests,); None where there are lengths only.
+        arrival_ns: nanoseconds after the first arrival, int64, shape (num_requests,); None where there are lengths
+            only.
         prompt_tokens: int32, shape (num_requests,), each >= 1.
         output_tokens: int32, shape (num_requests,), each >= 1.
         max_tokens: the request's own output limit, int32, 0 where it has none; None without such a column.
@@ -45,7 +47,7 @@ class Trace:
         source: provenance and counts.
     """
 
-    arrival_s: np.ndarray | None
+    arrival_ns: np.ndarray | None
     prompt_tokens: np.ndarray
     output_tokens: np.ndarray
     max_tokens: np.ndarray | None = None
@@ -56,7 +58,7 @@ class Trace:
     source: Source = Source("memory", "memory")
 
     def __post_init__(self) -> None:
-        for name in ("prompt_tokens", "output_tokens", "arrival_s", "max_tokens", "num_samples", "session"):
+        for name in ("prompt_tokens", "output_tokens", "arrival_ns", "max_tokens", "num_samples", "session"):
             column = getattr(self, name)
             if column is not None and column.shape != (len(self),):
                 raise TraceError(f"{name} has shape {column.shape}, expected ({len(self)},)")
@@ -64,10 +66,16 @@ class Trace:
             column = getattr(self, name)
             if column is not None and len(column) and column.min() < 1:
                 raise TraceError(f"{name} must be at least 1, request {int(column.argmin())} has {column.min()}")
-        if (self.arrival_s is not None and len(self)
-                and not (np.isfinite(self.arrival_s).all() and self.arrival_s[0] >= 0
-                         and (np.diff(self.arrival_s) >= 0).all())):
-            raise TraceError("arrival_s must be finite, not negative, and sorted")
+        if self.arrival_ns is not None and self.arrival_ns.dtype != np.int64:
+            raise TraceError(f"arrival_ns must be whole nanoseconds, int64, got {self.arrival_ns.dtype}")
+        if (self.arrival_ns is not None and len(self)
+                and not (self.arrival_ns[0] >= 0 and (np.diff(self.arrival_ns) >= 0).all())):
+            raise TraceError("arrival_ns must be sorted and not negative")
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
+
+    @property
+    def arrival_s(self) -> np.ndarray | None:
+        """Seconds after the first arrival, float64, shape (num_requests,)."""
+        return None if self.arrival_ns is None else self.arrival_ns / NS_PER_S

@@ -9,6 +9,7 @@ import numpy as np
 
 from pagesim.core.files import replacing
 from pagesim.errors import InputError, TraceError
+from pagesim.trace.instants import NS_PER_S
 from pagesim.trace.trace import Trace
 
 _FORMS = (".csv", ".jsonl", ".csv.gz", ".jsonl.gz")
@@ -17,8 +18,8 @@ _FORMS = (".csv", ".jsonl", ".csv.gz", ".jsonl.gz")
 def write_trace(trace: Trace, path: str | Path) -> None:
     """Write the plain form, whole or not at all; the name's end picks CSV or JSON lines, gzipped or not.
 
-    Columns are ``arrival_s,prompt_tokens,output_tokens`` and those optional ones that the trace has; seconds are
-    written with the digits that give the same number back.
+    Columns are ``arrival_s,prompt_tokens,output_tokens`` and those optional ones that the trace has; seconds have
+    as many digits as they need, nine at most.
 
     Raises:
         InputError: another ending.
@@ -41,11 +42,12 @@ def write_trace(trace: Trace, path: str | Path) -> None:
 
 
 def _columns(trace: Trace) -> dict[str, list]:
-    """Column name → values, a list of ids or a number each; None where a request has none."""
+    """Column name → values, a list of ids, a number or the text of one each; None where a request has none."""
     def optional(column: np.ndarray | None, none: int) -> list | None:
         return None if column is None else [None if value == none else value for value in column.tolist()]
 
-    columns = {"arrival_s": None if trace.arrival_s is None else trace.arrival_s.tolist(),
+    arrival_ns = None if trace.arrival_ns is None else trace.arrival_ns.tolist()
+    columns = {"arrival_s": None if arrival_ns is None else [_seconds(ns) for ns in arrival_ns],
                "prompt_tokens": trace.prompt_tokens.tolist(), "output_tokens": trace.output_tokens.tolist(),
                "max_tokens": optional(trace.max_tokens, 0), "num_samples": optional(trace.num_samples, 0),
                "session": optional(trace.session, -1)}
@@ -62,12 +64,23 @@ def _csv_lines(trace: Trace) -> Iterator[str]:
     yield from (",".join(row) + "\n" for row in zip(*texts))
 
 
-def _csv_field(value: float | list[int] | None) -> str:
+def _csv_field(value: int | str | list[int] | None) -> str:
     if isinstance(value, list):
         return " ".join(map(str, value))
-    return "" if value is None else repr(value)
+    return "" if value is None else str(value)
 
 
 def _json_lines(trace: Trace) -> Iterator[str]:
     columns = _columns(trace)
-    yield from (json.dumps(dict(zip(columns, row))) + "\n" for row in zip(*columns.values()))
+    arrival_s = columns.pop("arrival_s", None)
+    rows = [json.dumps(dict(zip(columns, row))) for row in zip(*columns.values())]
+    if arrival_s is None:
+        yield from (f"{row}\n" for row in rows)
+    else:  # json has no number but float64, whose digits may not suffice
+        yield from (f'{{"arrival_s": {seconds}, {row[1:]}\n' for seconds, row in zip(arrival_s, rows))
+
+
+def _seconds(ns: int) -> str:
+    """All digits and no more, one after the point at least: ``'0.0'``, ``'12.345'``."""
+    whole, rest = divmod(ns, NS_PER_S)
+    return f"{whole}.{f'{rest:09}'.rstrip('0') or '0'}"

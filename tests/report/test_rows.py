@@ -10,10 +10,11 @@ from pagesim.engine.rules import Linear, Scheduling
 from pagesim.engine.run import simulate
 from pagesim.report.rows import request_lines, timeline_lines
 from pagesim.trace import Trace
+from pagesim.trace.instants import whole_ns
 
 
 def run_of(arrival_s, prompt, output):
-    trace = Trace(np.array(arrival_s, dtype=np.float64), np.array(prompt, dtype=np.int32),
+    trace = Trace(whole_ns(np.array(arrival_s, dtype=np.float64)), np.array(prompt, dtype=np.int32),
                   np.array(output, dtype=np.int32))
     return trace, simulate(trace, Paged(16), 96, 64, Scheduling(), Linear(0.25))
 

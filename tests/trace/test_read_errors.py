@@ -45,8 +45,8 @@ def complaint(path, **options) -> str:
     ("inf,5,5", "arrival must be a finite number, got 'inf'"),
     (",5,5", "arrival must be a finite number, got ''"),
     ("soon,5,5", "arrival must be a finite number, got 'soon'"),
-    ("1787267980082,5,5", "arrival makes no sense in the unit of column 'arrival_s', got '1787267980082': it lies thousands of years "
-                          "ahead; name the column after its unit: arrival_ms, arrival_us or arrival_ns"),
+    ("1787267980082,5,5", "arrival makes no sense in the unit of column 'arrival_s', got '1787267980082': it lies centuries ahead; "
+                          "name the column after its unit: arrival_ms, arrival_us or arrival_ns"),
     ("3,5", "2 fields, the header has 3 (arrival_s, prompt_tokens, output_tokens): '3,5'; complete or remove the row"),
     ("3,5,6,7", "4 fields, the header has 3 (arrival_s, prompt_tokens, output_tokens): '3,5,6,7'; complete or remove the row"),
 ])
@@ -158,8 +158,16 @@ def test_a_missing_column_lists_what_was_seen_and_what_is_understood(tmp_path):
     assert "plain ones with the columns arrival_s,prompt_tokens,output_tokens; for the output it also understands generated_tokens" in message
 
 
+@pytest.mark.parametrize(("text", "found"), [
+    (HEADER + '0,"1,000",2\n', "'1,000'"), (HEADER + '0,"1,000,000",2\n', "'1,000,000'"), (HEADER + '0,"1 000",2\n', "'1 000'"),
+    (HEADER + '0,"a\nb",2\n', r"'a\nb'"), (HEADER + '0,"1""0",2\n', "'1\"0'"), (HEADER + '0," 1,0 ",2\n', "'1,0'"),
+    (HEADER.replace(",", "\t") + '0\t"1\t0"\t2\n', r"'1\t0'"), (HEADER.replace(",", "\t") + '0\t1,000\t2\n', "'1,000'")])
+def test_a_cell_is_quoted_as_the_file_has_it(tmp_path, text, found):
+    assert complaint(write(tmp_path, text)) == f":2: prompt tokens must be a whole number, got {found}"
+
+
 def test_another_separator_is_suspected(tmp_path):
-    assert "(is it separated by something else than commas?)" in complaint(write(tmp_path, HEADER.replace(",", ";") + "0;1;2\n"))
+    assert "(is it separated by something else than commas or tabs?)" in complaint(write(tmp_path, HEADER.replace(",", ";") + "0;1;2\n"))
 
 
 @pytest.mark.parametrize(("header", "message"), [
