@@ -16,6 +16,8 @@ from pagesim.trace.instants import Instants
 
 # What stands for a separator and a line break inside quotation marks; both count as blanks between ids.
 _QUOTED_SEPARATOR, _QUOTED_NEWLINE = "\x1f", "\x1e"
+# Ids that are numbers: without leading zeros, which would make two names one, and such that int64 holds them.
+_WHOLE = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,9 @@ class CsvTable:
         start, end = self._fields(name)
         return start == end
 
-    def labels(self, name: str) -> list[bytes | None]:
+    def labels(self, name: str) -> list[str | None]:
         """The fields as names to compare, None where empty."""
-        text = self.data.tobytes()
+        text = self.data.tobytes().decode("latin-1")  # a character a byte
         return [text[start:end] or None for start, end in zip(*(bounds.tolist() for bounds in self._fields(name)))]
 
     def shown(self, name: str, row: int) -> str:
@@ -70,9 +72,14 @@ class CsvTable:
         text = self._text(name, row).replace(_QUOTED_SEPARATOR, self.separator).replace(_QUOTED_NEWLINE, "\n")
         return repr(text.strip())
 
-    def ids(self, name: str, row: int) -> list[str] | None:
-        """The ids of a field, which has them between blanks, or as a list in quotation marks."""
-        return self._text(name, row).strip().removeprefix("[").removesuffix("]").split()
+    def ids(self, name: str) -> tuple[list[int | str] | np.ndarray, np.ndarray]:
+        """The ids of all rows, which a field has between blanks or as a list in quotation marks: whole numbers as int64
+        where all are; and how many of them each row has, int64, shape (num_rows,).
+        """
+        texts = [self._text(name, row).strip().removeprefix("[").removesuffix("]") for row in range(len(self))]
+        num_ids = np.array([len(text.split()) for text in texts], dtype=np.int64)
+        ids = [int(name) if _WHOLE.fullmatch(name) else name for text in texts for name in text.split()]
+        return (np.array(ids, dtype=np.int64) if set(map(type, ids)) <= {int} else ids), num_ids
 
     def _text(self, name: str, row: int) -> str:
         start, end = (bounds[row] for bounds in self._fields(name))

@@ -16,16 +16,18 @@ class Format:
     Attributes:
         name: what a report calls the form.
         columns: role → column name as the file spells it; roles are ``arrival, prompt, output, max_tokens, num_samples,
-            prefix_ids, prefix_block_tokens, session, parent``.
+            beam_width, prefix_ids, prefix_block_tokens, session, turn, chat, parent, think``.
         unit_digits: a second has ``10**unit_digits`` of the arrivals' units.
+        think_digits: … of the think times' units.
         may_be_clock: the arrival column may hold wall-clock text instead.
         whole_arrivals: arrivals are whole numbers in this form; a fraction shows another unit.
-        hash_block_tokens: prompt tokens to one prefix id, where the form fixes it.
+        hash_block_tokens: prompt tokens to one prefix id, in this form as a rule; None where only the file can tell.
     """
 
     name: str
     columns: dict[str, str]
     unit_digits: int = 0
+    think_digits: int = 0
     may_be_clock: bool = False
     whole_arrivals: bool = False
     hash_block_tokens: int | None = None
@@ -54,15 +56,18 @@ _KNOWN = (
     _Known("llmservingsim", {"arrival": "arrival_time", "prompt": "input_toks", "output": "output_toks"},
            also=("queued_ts", "first_token_ts")),  # those two run on another clock and are not read
     _Known("bailian", {"arrival": "timestamp", "prompt": "input_length", "output": "output_length",
-                       "prefix_ids": "hash_ids", "session": "chat_id", "parent": "parent_chat_id"},
+                       "prefix_ids": "hash_ids", "chat": "chat_id", "parent": "parent_chat_id"},
            options={"hash_block_tokens": 16}),
     _Known("mooncake", {"arrival": "timestamp", "prompt": "input_length", "output": "output_length",
                         "prefix_ids": "hash_ids"}, 3, options={"hash_block_tokens": 512, "whole_arrivals": True}),
+    _Known("turns", {"arrival": "timestamp", "prompt": "input_length", "output": "output_length",
+                     "session": "session_id", "think": "delay"}, 3),
 )
 
 _SECONDS = ("arrival_s", "arrival_time_s", "timestamp_s", "time_s", "arrival_timestamp", "arrival_time", "arrived_at",
             "timestamp")
 _UNIT_DIGITS = {"ms": 3, "us": 6, "ns": 9}
+_THINKS = {"think_s": 0, "think_ms": 3, "delay": 3, "delay_ms": 3}
 _ARRIVALS = {name: 0 for name in _SECONDS} | {
     f"{stem}_{unit}": digits for stem in ("arrival", "arrival_time", "timestamp") for unit, digits in
     _UNIT_DIGITS.items()}
@@ -76,11 +81,17 @@ _PLAIN = {
     "arrival": tuple(_ARRIVALS),
     "max_tokens": ("max_tokens", "max_output_tokens", "max_completion_tokens"),
     "num_samples": ("num_samples",),
+    "beam_width": ("beam_width",),
     "prefix_ids": ("prefix_ids", "hash_ids"),
     "prefix_block_tokens": ("prefix_block_tokens", "hash_block_tokens"),
     "session": ("session", "session_id", "conversation_id"),
+    "turn": ("turn",),
+    "chat": ("chat_id",),
+    "parent": ("parent_chat_id",),
+    "think": tuple(_THINKS),
 }
-_OPTIONAL = ("max_tokens", "num_samples", "session")  # what somebody may have added to another form
+# What somebody may have added to another form.
+_OPTIONAL = ("max_tokens", "num_samples", "beam_width", "prefix_ids", "prefix_block_tokens", "session", "turn", "think")
 _WITHOUT_UNIT = {"timestamp", "input_length", "output_length"}
 
 
@@ -103,7 +114,7 @@ def detect(names: list[str], where: str) -> Format:
     for known in _KNOWN:
         if {*known.columns.values(), *known.also} <= spelled.keys():
             columns = _found(spelled, _OPTIONAL) | {role: spelled[name] for role, name in known.columns.items()}
-            return Format(known.name, columns, known.unit_digits, **known.options)
+            return Format(known.name, columns, known.unit_digits, _think_digits(columns), **known.options)
     return _detect_plain(spelled, where)
 
 
@@ -125,7 +136,13 @@ def _detect_plain(spelled: dict[str, str], where: str) -> Format:
         raise TraceError(f"{where}: 'timestamp' beside 'input_length' is milliseconds in Mooncake's files and seconds "
                          "in others, and this one has no hash_ids to tell; rename it arrival_ms or arrival_s")
     unit_digits = _ARRIVALS[_normal(columns["arrival"])] if "arrival" in columns else 0
-    return Format("plain", columns, unit_digits, may_be_clock="arrival" in columns and unit_digits == 0)
+    ours = _normal(columns.get("prefix_ids", "")) == "prefix_ids"
+    return Format("plain", columns, unit_digits, _think_digits(columns), "arrival" in columns and unit_digits == 0,
+                  hash_block_tokens=PLAIN_BLOCK_TOKENS if ours else None)
+
+
+def _think_digits(columns: dict[str, str]) -> int:
+    return _THINKS.get(_normal(columns.get("think", "")), 0)
 
 
 def _found(spelled: dict[str, str], roles: tuple[str, ...]) -> dict[str, str]:

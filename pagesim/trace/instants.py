@@ -27,6 +27,10 @@ class Instants(NamedTuple):
         """Those of some rows."""
         return Instants(self.ns[rows], self.atto[rows])
 
+    def rounded(self) -> np.ndarray:
+        """Nanoseconds after the file's zero, int64, to nearest (halves up)."""
+        return self.ns + (2 * self.atto.astype(np.int64) >= ATTO_PER_NS)
+
     def since(self, row: int) -> np.ndarray:
         """Nanoseconds after the instant of ``row``, int64, rounded once, to nearest (halves up)."""
         if not self.atto.any():

@@ -1,5 +1,6 @@
 """JSON lines → tables of values, a column at a time, with the verbs of ``CsvTable``."""
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,6 +32,10 @@ class JsonTable:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def keys(self) -> list[str]:
+        """Those of any row, in the order in which they appear."""
+        return list(dict.fromkeys(itertools.chain.from_iterable(self.rows)))
 
     def head(self, num_rows: int) -> "JsonTable":
         return JsonTable(self.rows[:num_rows], self.line[:num_rows])
@@ -65,10 +70,18 @@ class JsonTable:
         value = self.rows[row][name]
         return repr(str(value) if isinstance(value, (str, Decimal)) else json.dumps(value, default=float))
 
-    def ids(self, name: str, row: int) -> list[int | str] | None:
-        """The ids of a value; None if it is not a list of whole numbers or texts."""
-        ids = self.rows[row].get(name)
-        return ids if isinstance(ids, list) and set(map(type, ids)) <= {int, str} else None
+    def ids(self, name: str) -> tuple[list[int | str] | np.ndarray, np.ndarray]:
+        """The ids of all rows, whole numbers as int64 where all are; and how many of them each row has, int64, shape
+        (num_rows,): -1 for a value that is not a list of whole numbers or texts, and has none here.
+        """
+        lists = [[] if row.get(name) is None else row[name] for row in self.rows]
+        types = [set(map(type, own)) if isinstance(own, list) else {None} for own in lists]
+        num_ids = np.array([len(own) if kinds <= {int, str} else -1 for own, kinds in zip(lists, types)], np.int64)
+        ids = list(itertools.chain.from_iterable(own for own, num in zip(lists, num_ids) if num > 0))
+        try:
+            return (np.array(ids, dtype=np.int64) if set().union(*types) <= {int} else ids), num_ids
+        except OverflowError:  # hashes of more than 63 bits
+            return ids, num_ids
 
 
 def _number(value: object) -> float:
@@ -87,11 +100,6 @@ def _buffer(texts: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     end = np.cumsum([len(text) for text in encoded], dtype=np.int64)
     start = np.concatenate(([0], end[:-1])).astype(np.int64)
     return np.frombuffer(b"".join(encoded) + b"\n", dtype=np.uint8), start, end
-
-
-def keys(line: bytes, where: str) -> list[str]:
-    """The keys of a file's first object."""
-    return list(_object(line, where))
 
 
 def tables(pieces: Iterator[bytes], first_line: int, path: str) -> Iterator[JsonTable]:

@@ -10,6 +10,7 @@ from pagesim.errors import InputError
 from pagesim.trace.arrivals import draw_arrivals
 from pagesim.trace.instants import whole_ns
 from pagesim.trace.lengths import Lengths, refuse_unless_positive
+from pagesim.trace.numbering import by_appearance
 from pagesim.trace.trace import Source, Trace
 
 _ATTEMPTS = 1000
@@ -117,7 +118,7 @@ class PrefixTree:
         whole = (block + 1) * self.block_tokens <= prompt_tokens[owner]
         is_shared = shares[owner] & whole & (block < self.depth * node_blocks)
         shared_key = -1 - ((level * self.fanout**self.depth + node) * node_blocks + block % node_blocks)
-        return _by_appearance(np.where(is_shared, shared_key, np.arange(offsets[-1]))), offsets
+        return by_appearance(np.where(is_shared, shared_key, np.arange(offsets[-1]))), offsets
 
 
 @dataclass(frozen=True)
@@ -178,11 +179,3 @@ def _draw_lengths(rng: np.random.Generator, num: int, prompt: Lengths, output: L
             raise InputError(f"{_ATTEMPTS:,} draws in a row gave no request within {bounds}; widen the bounds")
     prompt_tokens, output_tokens = np.concatenate(kept, axis=1)
     return prompt_tokens, output_tokens
-
-
-def _by_appearance(keys: np.ndarray) -> np.ndarray:
-    """The keys numbered 0, 1, … in the order in which they first appear."""
-    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[which]

@@ -112,17 +112,12 @@ def test_a_line_that_is_no_json_object_is_named(tmp_path, line, start):
 
 
 @pytest.mark.parametrize(("tokens", "num_ids", "expected"), [(20, 2, 1), (1024, 3, 2), (1025, 2, 3)])
-def test_a_wrong_number_of_hash_ids_is_refused(tmp_path, tokens, num_ids, expected):
-    path = write(tmp_path, MOONCAKE.format(0, 512, [0]) + MOONCAKE.format(0, tokens, list(range(num_ids))))
-    assert complaint(path) == (f":2: hash_ids has {num_ids} ids for a prompt of {tokens} tokens, expected {expected} (one for each 512 "
-                               "tokens or part of them); the row is damaged, or its blocks have another size: then use the plain columns "
-                               "and state the size of a block in a column prefix_block_tokens")
-
-
-def test_mooncake_read_as_16_token_blocks_is_refused_and_not_shortened(tmp_path):
-    text = "arrival_s,prompt_tokens,output_tokens,prefix_ids\n0,6758,500,0 1 2 3 4 5 6 7 8 9 10 11 12 13\n"
-    assert complaint(write(tmp_path, text)) == (":2: prefix_ids has 14 ids for a prompt of 6758 tokens, expected 423 (one for each 16 tokens or "
-                                                "part of them); state the size of a block in a column prefix_block_tokens")
+def test_a_wrong_number_of_ids_is_refused(tmp_path, tokens, num_ids, expected):
+    rows = "".join(f'{{"prompt_tokens": {tokens}, "output_tokens": 1, "prefix_ids": {ids}, "prefix_block_tokens": 512}}\n'
+                   for tokens, ids in ((512, [0]), (tokens, list(range(num_ids)))))
+    assert complaint(write(tmp_path, rows)) == (
+        f":2: prefix_ids has {num_ids} ids for a prompt of {tokens} tokens, expected {expected} (one for each 512 tokens or part of them); "
+        "the row is damaged, or its blocks have another size than the rows above or prefix_block_tokens say")
 
 
 @pytest.mark.parametrize("ids", ['"0 1"', "[0, null]", "[0, 1.5]", "3", "[true, 0]"])
@@ -149,7 +144,7 @@ def test_the_size_of_a_prefix_block_is_one_number(tmp_path, sizes):
 def test_the_size_of_a_prefix_block_is_one_number_over_chunks_too(tmp_path, monkeypatch):
     monkeypatch.setattr("pagesim.trace.source_file._CHUNK_BYTES", 16)
     text = "prompt_tokens,output_tokens,prefix_ids,prefix_block_tokens\n" + "5,5,1,16\n" * 9 + "5,5,1,32\n" * 9
-    assert complaint(write(tmp_path, text)) == ": prefix_block_tokens must be the same number in all rows, got 16 and 32"
+    assert complaint(write(tmp_path, text)) == ":11: prefix_block_tokens must be the same number in all rows, at least 1, got '32'"
 
 
 def test_a_missing_column_lists_what_was_seen_and_what_is_understood(tmp_path):

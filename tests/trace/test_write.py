@@ -10,7 +10,7 @@ from pagesim.errors import InputError, TraceError
 from pagesim.trace import Source, Trace, read_trace
 from pagesim.trace.write import write_trace
 
-COLUMNS = ("arrival_ns", "prompt_tokens", "output_tokens", "max_tokens", "num_samples", "prefix_ids", "prefix_offsets", "session")
+COLUMNS = ("arrival_ns", "prompt_tokens", "output_tokens", "max_tokens", "num_samples", "beam_width", "prefix_ids", "prefix_offsets", "session")
 
 
 def assert_same(one: Trace, other: Trace) -> None:
@@ -27,10 +27,11 @@ def traces(draw) -> Trace:
     prompt, output = column(1, 40), column(1, 40)
     intervals_ns = draw(st.lists(st.integers(0, 10**16), min_size=num, max_size=num))
     ids = [list(range(-(-int(tokens) // 4))) for tokens in prompt]
-    has = draw(st.sets(st.sampled_from(["arrival_ns", "max_tokens", "num_samples", "prefix_ids", "session"])))
+    has = draw(st.sets(st.sampled_from(["arrival_ns", "max_tokens", "num_samples", "beam_width", "prefix_ids", "session"])))
     return Trace(np.cumsum([0, *intervals_ns[1:]]) if "arrival_ns" in has else None, prompt, output,
                  max_tokens=np.where(column(0, 1) > 0, output + 3, 0).astype(np.int32) if "max_tokens" in has else None,
                  num_samples=column(1, 4) if "num_samples" in has else None,
+                 beam_width=column(1, 4) if {"beam_width", "num_samples"} & has == {"beam_width"} else None,
                  prefix_ids=np.array(sum(ids, []), dtype=np.int64) if "prefix_ids" in has else None,
                  prefix_offsets=np.cumsum([0, *map(len, ids)]) if "prefix_ids" in has else None,
                  session=np.where(np.arange(num) % 2, -1, np.arange(num) // 2) if "session" in has else None,
