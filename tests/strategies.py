@@ -10,6 +10,7 @@ from pagesim.allocators.holes import PLACEMENTS
 from pagesim.engine.durations import Durations, Linear, Roofline
 from pagesim.engine.scheduling import Scheduling
 from pagesim.engine.setup import Setup
+from pagesim.trace.instants import whole_ns
 from pagesim.trace.trace import Trace
 
 
@@ -30,7 +31,8 @@ def setup(prompt_tokens, output_tokens, arrival_s=None, max_tokens=None, num_sam
         return None if values is None else np.array(values, dtype)
 
     arrival_s = [0.0] * len(prompt_tokens) if arrival_s is None and rest.get("closed_users") is None else arrival_s
-    return Setup(Trace(column(arrival_s, np.float64), column(prompt_tokens), column(output_tokens), column(max_tokens),
+    arrival_ns = None if arrival_s is None else whole_ns(np.array(arrival_s, np.float64))
+    return Setup(Trace(arrival_ns, column(prompt_tokens), column(output_tokens), column(max_tokens),
                        column(num_samples)), **rest)
 
 

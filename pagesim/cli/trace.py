@@ -22,6 +22,8 @@ Output = Annotated[Path, typer.Argument(metavar="OUT", help="The file to write: 
 Limit = Annotated[int | None, typer.Option(min=1, help="Keep the first N requests of the file.")]
 Strict = Annotated[bool, typer.Option("--strict", help=(
     "A row with 0 prompt or 0 output tokens is an error, not a dropped row."))]
+BlockTokens = Annotated[int | None, typer.Option("--prefix-block-tokens", min=1, help=(
+    "Prompt tokens to one prefix id, where ids and lengths leave it open."))]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of what is drawn.")]
 Rate = Annotated[float | None, typer.Option(help="Mean requests per second of drawn arrivals.")]
 Cv = Annotated[float | None, typer.Option(help=(
@@ -51,6 +53,7 @@ def inspect_file(
     file: Input,
     limit: Limit = None,
     strict: Strict = False,
+    prefix_block_tokens: BlockTokens = None,
     block_size: Annotated[int, typer.Option(min=1, help="Slots in a block, for the sums of blocks.")] = 16,
     max_model_len: Annotated[list[int], typer.Option(min=1, help=(
         "Count the requests that fit this length; may be repeated."))] = [],
@@ -62,7 +65,7 @@ def inspect_file(
     from pagesim.trace import read_trace
     from pagesim.trace.inspect import lru_hit_rate, num_accepted, summarize
 
-    trace = read_trace(file, limit=limit, strict=strict)
+    trace = read_trace(file, limit=limit, strict=strict, prefix_block_tokens=prefix_block_tokens)
     summary = summarize(trace, block_size)
     accepted = {length: num_accepted(trace, length) for length in max_model_len}
     hit_rates = {blocks: lru_hit_rate(trace, blocks) for blocks in lru_blocks}
@@ -79,6 +82,7 @@ def convert_file(
     out: Output,
     limit: Limit = None,
     strict: Strict = False,
+    prefix_block_tokens: BlockTokens = None,
     arrivals: Annotated[Arrivals, typer.Option(help=(
         "Keep the file's times, draw others (the only way for a file with lengths only), or let all come at 0."
     ))] = Arrivals.trace,
@@ -92,7 +96,7 @@ def convert_file(
     from pagesim.trace.arrivals import with_arrivals
     from pagesim.trace.write import write_trace
 
-    trace = read_trace(file, limit=limit, strict=strict)
+    trace = read_trace(file, limit=limit, strict=strict, prefix_block_tokens=prefix_block_tokens)
     if trace.arrival_s is not None or arrivals is not Arrivals.trace or rate is not None or speedup != 1:
         trace = with_arrivals(trace, arrivals.value, rate=rate, cv=cv, speedup=speedup, seed=seed)
     write_trace(trace, out)

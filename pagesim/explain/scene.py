@@ -9,6 +9,7 @@ from pagesim.engine.scheduling import Scheduling
 from pagesim.engine.run import Run
 from pagesim.engine.setup import Setup
 from pagesim.trace import Trace
+from pagesim.trace.instants import whole_ns
 
 BAR_COLUMNS = 72
 
@@ -21,7 +22,7 @@ def region(slots: int, steps: int, arrival_s: float = 0.0) -> tuple[float, int, 
 def run_of(rows: list[tuple[float, int, int]], allocator: Spec, capacity_slots: int) -> Run:
     """A run of these requests (arrival in seconds, prompt tokens, output tokens), before its first step."""
     arrival, prompt, output = zip(*rows)
-    trace = Trace(np.array(arrival, np.float64), np.array(prompt, np.int32), np.array(output, np.int32))
+    trace = Trace(whole_ns(np.array(arrival, np.float64)), np.array(prompt, np.int32), np.array(output, np.int32))
     return Run(Setup(trace, allocator, capacity_slots, capacity_slots,
                      Scheduling(max_num_batched_tokens=2 * capacity_slots), Linear(step_s=1.0)))
 

@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from pagesim.errors import InputError, TraceError
+from pagesim.trace.instants import FAR, whole_ns
+from pagesim.trace.sessions import NONE, earliest, permuted
 from pagesim.trace.trace import Trace
 
 KINDS = ("trace", "poisson", "gamma", "closed", "saturate")
@@ -12,14 +14,14 @@ KINDS = ("trace", "poisson", "gamma", "closed", "saturate")
 
 def with_arrivals(trace: Trace, kind: str, *, rate: float | None = None, cv: float | None = None, speedup: float = 1.0,
                   seed: int = 0) -> Trace:
-    """The same requests in the same order, arriving otherwise.
+    """The same requests in the same order, arriving otherwise; a turn with a think time still follows the one before.
 
     Args:
         kind: ``trace`` keeps the trace's own times; ``poisson`` and ``gamma`` draw them; with ``saturate`` all arrive
             at 0; with ``closed`` too, and the engine lets a request in when a user is free.
         rate: mean requests per second of a drawn process.
         cv: coefficient of variation of gamma's intervals; 1 is a Poisson process, above 1 is burstier.
-        speedup: of ``trace``; 2 is twice the rate, so every interval is halved.
+        speedup: of ``trace``; 2 is twice the rate, so every interval is halved, think times too.
         seed: of the drawn process.
 
     Raises:
@@ -30,15 +32,42 @@ def with_arrivals(trace: Trace, kind: str, *, rate: float | None = None, cv: flo
         raise InputError(f"arrivals must be one of {', '.join(KINDS)}, got {kind!r}")
     _refuse_foreign(kind, rate=rate, cv=cv, speedup=None if speedup == 1 else speedup)
     if kind == "trace":
-        if trace.arrival_s is None:
+        if trace.arrival_ns is None:
             raise TraceError(f"{trace.source.path}: the file has lengths only and no arrival times; draw them: "
                              "arrivals poisson with a rate (requests/s) and a seed, or use saturate or closed")
-        return trace if speedup == 1 else replace(trace, arrival_s=trace.arrival_s / _positive("speedup", speedup))
+        return trace if speedup == 1 else _faster(trace, speedup)
     if kind in ("closed", "saturate"):
-        return replace(trace, arrival_s=np.zeros(len(trace)))
+        return _arriving(trace, np.zeros(len(trace), dtype=np.int64))
     rng = np.random.Generator(np.random.PCG64(seed))
-    return replace(trace, arrival_s=draw_arrivals(rng, len(trace), _positive("rate", rate),
-                                                  1.0 if kind == "poisson" else _positive("cv", cv)))
+    alone = np.ones(len(trace), dtype=bool) if trace.think_ns is None else trace.think_ns == NONE
+    arrival_ns = np.zeros(len(trace), dtype=np.int64)
+    arrival_ns[alone] = whole_ns(draw_arrivals(rng, int(alone.sum()), _positive("rate", rate),
+                                               1.0 if kind == "poisson" else _positive("cv", cv)))
+    return _arriving(trace, arrival_ns)
+
+
+def _arriving(trace: Trace, arrival_ns: np.ndarray) -> Trace:
+    """The trace at these arrivals of the requests that wait for no other; the others as soon as they could come."""
+    if trace.think_ns is None:
+        return replace(trace, arrival_ns=arrival_ns)
+    arrival_ns = earliest(arrival_ns, trace.think_ns, trace.session_parent, np.arange(len(trace)))
+    columns = {name: value for name, value in vars(trace).items() if name != "source"} | {"arrival_ns": arrival_ns}
+    return replace(trace, **permuted(columns, np.argsort(arrival_ns, kind="stable")))
+
+
+def _faster(trace: Trace, speedup: float) -> Trace:
+    """Every interval divided, think times too."""
+    arrival_ns = _divided(trace.arrival_ns, speedup)
+    if trace.think_ns is not None:
+        trace = replace(trace, think_ns=np.where(trace.think_ns == NONE, NONE, _divided(trace.think_ns, speedup)))
+    return _arriving(trace, arrival_ns)
+
+
+def _divided(arrival_ns: np.ndarray, speedup: float) -> np.ndarray:
+    """Each rounded once, to the nearest nanosecond."""
+    if len(arrival_ns) and not arrival_ns.max() / _positive("speedup", speedup) < FAR:
+        raise InputError(f"a speedup of {speedup:g} stretches the arrivals over more than 292 years; raise it")
+    return np.rint(arrival_ns / speedup).astype(np.int64)
 
 
 def draw_arrivals(rng: np.random.Generator, num_requests: int, rate: float, cv: float = 1.0) -> np.ndarray:

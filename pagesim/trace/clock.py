@@ -4,9 +4,9 @@ import re
 
 import numpy as np
 
-BAD = np.iinfo(np.int64).min
+from pagesim.trace.instants import ATTO_PER_NS, BAD, NS_PER_S, Instants
+
 _LAYOUT = "dddd-dd-dd dd:dd:dd"
-_NS = 10**9
 
 
 def has_zone(text: str) -> bool | None:
@@ -15,8 +15,8 @@ def has_zone(text: str) -> bool | None:
     return bool(match[1].strip()) if match else None
 
 
-def parse_clocks(data: np.ndarray, start: np.ndarray, end: np.ndarray, *, zoned: bool) -> np.ndarray:
-    """Nanoseconds since 1970 of the fields ``data[start[i]:end[i]]``; times without a zone are taken as UTC.
+def parse_clocks(data: np.ndarray, start: np.ndarray, end: np.ndarray, *, zoned: bool) -> Instants:
+    """Times since 1970 of the fields ``data[start[i]:end[i]]``; times without a zone are taken as UTC.
 
     Args:
         data: the text, uint8.
@@ -24,7 +24,7 @@ def parse_clocks(data: np.ndarray, start: np.ndarray, end: np.ndarray, *, zoned:
         zoned: all of them must state a zone, or none.
 
     Returns:
-        int64, shape (num_fields,); ``BAD`` where the field is not such a time.
+        shape (num_fields,); ``BAD`` where the field is not such a time.
     """
     width = max(int((end - start).max(initial=0)), len(_LAYOUT) + 1)
     at = start[:, None] + np.arange(width)
@@ -37,11 +37,11 @@ def parse_clocks(data: np.ndarray, start: np.ndarray, end: np.ndarray, *, zoned:
     months = (year - 1970) * 12 + month - 1
     first_day, next_month = _first_day(months), _first_day(months + 1)
     good &= day <= next_month - first_day
-    fraction_ns, zone_at = _fraction(text)
+    fraction, zone_at = _fraction(text)
     offset_s, zone_good = _zones(text, zone_at, end - start)
     good &= zone_good & ((zone_at < end - start) == zoned)
     seconds = (first_day + day - 1) * 86400 + hour * 3600 + minute * 60 + second - offset_s
-    return np.where(good, seconds * _NS + fraction_ns, BAD)
+    return Instants(np.where(good, seconds * NS_PER_S + fraction.ns, BAD), fraction.atto)
 
 
 def _first_day(months: np.ndarray) -> np.ndarray:
@@ -67,22 +67,24 @@ def _digits(text: np.ndarray, first: int, last: int) -> np.ndarray:
     return value
 
 
-def _fraction(text: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Nanoseconds after the whole second, and the column at which the zone starts."""
-    fraction_ns = np.zeros(len(text), dtype=np.int64)
+def _fraction(text: np.ndarray) -> tuple[Instants, np.ndarray]:
+    """What follows the whole second, and the column at which the zone starts."""
+    fraction = Instants(np.zeros(len(text), dtype=np.int64), np.zeros(len(text), dtype=np.int32))
     point = len(_LAYOUT)
     running = text[:, point] == ord(".")
     zone_at = np.where(running, point + 1, point)
-    unit_ns = _NS // 10
+    units = [(part, whole // 10**place) for part, whole in zip(fraction, (NS_PER_S, ATTO_PER_NS))
+             for place in range(1, 10)]
     for column in range(point + 1, text.shape[1]):
         digit = text[:, column] - np.uint8(ord("0"))
         running &= digit < 10
         if not running.any():
             break
-        fraction_ns += np.where(running, digit.astype(np.int64) * unit_ns, 0)
+        if units:
+            part, unit = units.pop(0)
+            part += np.where(running, digit.astype(part.dtype) * unit, 0).astype(part.dtype)
         zone_at += running
-        unit_ns //= 10
-    return fraction_ns, zone_at
+    return fraction, zone_at
 
 
 def _zones(text: np.ndarray, zone_at: np.ndarray, length: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -16,16 +16,18 @@ class Format:
     Attributes:
         name: what a report calls the form.
         columns: role → column name as the file spells it; roles are ``arrival, prompt, output, max_tokens, num_samples,
-            prefix_ids, prefix_block_tokens, session, parent``.
-        units_per_s: arrival units in a second; None where the file has no arrivals.
+            beam_width, prefix_ids, prefix_block_tokens, session, turn, chat, parent, think``.
+        unit_digits: a second has ``10**unit_digits`` of the arrivals' units.
+        think_digits: … of the think times' units.
         may_be_clock: the arrival column may hold wall-clock text instead.
         whole_arrivals: arrivals are whole numbers in this form; a fraction shows another unit.
-        hash_block_tokens: prompt tokens to one prefix id, where the form fixes it.
+        hash_block_tokens: prompt tokens to one prefix id, in this form as a rule; None where only the file can tell.
     """
 
     name: str
     columns: dict[str, str]
-    units_per_s: int | None = None
+    unit_digits: int = 0
+    think_digits: int = 0
     may_be_clock: bool = False
     whole_arrivals: bool = False
     hash_block_tokens: int | None = None
@@ -35,36 +37,40 @@ class Format:
 class _Known:
     name: str
     columns: dict[str, str]
-    units_per_s: int | None
+    unit_digits: int = 0
     also: tuple[str, ...] = ()
     options: dict = field(default_factory=dict)
 
 
 # The first whose columns are all there is taken, so a form stands before those it extends.
 _KNOWN = (
-    _Known("azure", {"arrival": "timestamp", "prompt": "contexttokens", "output": "generatedtokens"}, 1,
+    _Known("azure", {"arrival": "timestamp", "prompt": "contexttokens", "output": "generatedtokens"},
            options={"may_be_clock": True}),
     _Known("burstgpt-v3", {"arrival": "timestamp", "prompt": "request_tokens", "output": "response_tokens",
-                           "session": "session_id"}, 1, also=("elapsed_time", "log_type")),
-    _Known("burstgpt-v1", {"arrival": "timestamp", "prompt": "request_tokens", "output": "response_tokens"}, 1,
+                           "session": "session_id"}, also=("elapsed_time", "log_type")),
+    _Known("burstgpt-v1", {"arrival": "timestamp", "prompt": "request_tokens", "output": "response_tokens"},
            also=("log_type",)),
-    _Known("vidur", {"arrival": "arrived_at", "prompt": "num_prefill_tokens", "output": "num_decode_tokens"}, 1),
-    _Known("vidur-lengths", {"prompt": "num_prefill_tokens", "output": "num_decode_tokens"}, None, also=("pd_ratio",)),
-    _Known("splitwise-sim", {"arrival": "arrival_timestamp", "prompt": "prompt_size", "output": "token_size"}, 1),
-    _Known("llmservingsim", {"arrival": "arrival_time", "prompt": "input_toks", "output": "output_toks"}, 1,
+    _Known("vidur", {"arrival": "arrived_at", "prompt": "num_prefill_tokens", "output": "num_decode_tokens"}),
+    _Known("vidur-lengths", {"prompt": "num_prefill_tokens", "output": "num_decode_tokens"}, also=("pd_ratio",)),
+    _Known("splitwise-sim", {"arrival": "arrival_timestamp", "prompt": "prompt_size", "output": "token_size"}),
+    _Known("llmservingsim", {"arrival": "arrival_time", "prompt": "input_toks", "output": "output_toks"},
            also=("queued_ts", "first_token_ts")),  # those two run on another clock and are not read
     _Known("bailian", {"arrival": "timestamp", "prompt": "input_length", "output": "output_length",
-                       "prefix_ids": "hash_ids", "session": "chat_id", "parent": "parent_chat_id"}, 1,
+                       "prefix_ids": "hash_ids", "chat": "chat_id", "parent": "parent_chat_id"},
            options={"hash_block_tokens": 16}),
     _Known("mooncake", {"arrival": "timestamp", "prompt": "input_length", "output": "output_length",
-                        "prefix_ids": "hash_ids"}, 1000, options={"hash_block_tokens": 512, "whole_arrivals": True}),
+                        "prefix_ids": "hash_ids"}, 3, options={"hash_block_tokens": 512, "whole_arrivals": True}),
+    _Known("turns", {"arrival": "timestamp", "prompt": "input_length", "output": "output_length",
+                     "session": "session_id", "think": "delay"}, 3),
 )
 
 _SECONDS = ("arrival_s", "arrival_time_s", "timestamp_s", "time_s", "arrival_timestamp", "arrival_time", "arrived_at",
             "timestamp")
-_UNITS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
-_ARRIVALS = {name: 1 for name in _SECONDS} | {
-    f"{stem}_{unit}": per_s for stem in ("arrival", "arrival_time", "timestamp") for unit, per_s in _UNITS.items()}
+_UNIT_DIGITS = {"ms": 3, "us": 6, "ns": 9}
+_THINKS = {"think_s": 0, "think_ms": 3, "delay": 3, "delay_ms": 3}
+_ARRIVALS = {name: 0 for name in _SECONDS} | {
+    f"{stem}_{unit}": digits for stem in ("arrival", "arrival_time", "timestamp") for unit, digits in
+    _UNIT_DIGITS.items()}
 _PLAIN = {
     "prompt": ("prompt_tokens", "input_tokens", "num_prompt_tokens", "prompt_len", "input_len", "prompt_length",
                "input_length", "num_prefill_tokens", "context_tokens", "contexttokens", "request_tokens", "input_toks",
@@ -75,11 +81,17 @@ _PLAIN = {
     "arrival": tuple(_ARRIVALS),
     "max_tokens": ("max_tokens", "max_output_tokens", "max_completion_tokens"),
     "num_samples": ("num_samples",),
+    "beam_width": ("beam_width",),
     "prefix_ids": ("prefix_ids", "hash_ids"),
     "prefix_block_tokens": ("prefix_block_tokens", "hash_block_tokens"),
     "session": ("session", "session_id", "conversation_id"),
+    "turn": ("turn",),
+    "chat": ("chat_id",),
+    "parent": ("parent_chat_id",),
+    "think": tuple(_THINKS),
 }
-_OPTIONAL = ("max_tokens", "num_samples", "session")  # what somebody may have added to another form
+# What somebody may have added to another form.
+_OPTIONAL = ("max_tokens", "num_samples", "beam_width", "prefix_ids", "prefix_block_tokens", "session", "turn", "think")
 _WITHOUT_UNIT = {"timestamp", "input_length", "output_length"}
 
 
@@ -102,7 +114,7 @@ def detect(names: list[str], where: str) -> Format:
     for known in _KNOWN:
         if {*known.columns.values(), *known.also} <= spelled.keys():
             columns = _found(spelled, _OPTIONAL) | {role: spelled[name] for role, name in known.columns.items()}
-            return Format(known.name, columns, known.units_per_s, **known.options)
+            return Format(known.name, columns, known.unit_digits, _think_digits(columns), **known.options)
     return _detect_plain(spelled, where)
 
 
@@ -123,8 +135,14 @@ def _detect_plain(spelled: dict[str, str], where: str) -> Format:
     if _WITHOUT_UNIT <= spelled.keys():
         raise TraceError(f"{where}: 'timestamp' beside 'input_length' is milliseconds in Mooncake's files and seconds "
                          "in others, and this one has no hash_ids to tell; rename it arrival_ms or arrival_s")
-    units_per_s = _ARRIVALS[_normal(columns["arrival"])] if "arrival" in columns else None
-    return Format("plain", columns, units_per_s, may_be_clock=units_per_s == 1)
+    unit_digits = _ARRIVALS[_normal(columns["arrival"])] if "arrival" in columns else 0
+    ours = _normal(columns.get("prefix_ids", "")) == "prefix_ids"
+    return Format("plain", columns, unit_digits, _think_digits(columns), "arrival" in columns and unit_digits == 0,
+                  hash_block_tokens=PLAIN_BLOCK_TOKENS if ours else None)
+
+
+def _think_digits(columns: dict[str, str]) -> int:
+    return _THINKS.get(_normal(columns.get("think", "")), 0)
 
 
 def _found(spelled: dict[str, str], roles: tuple[str, ...]) -> dict[str, str]:
@@ -135,7 +153,7 @@ def _missing(role: str, spelled: dict[str, str], where: str) -> str:
     shown = [repr(name[:40]) for name in spelled.values()]
     if len(shown) > _SHOWN_COLUMNS:
         shown[_SHOWN_COLUMNS:] = [f"and {len(shown) - _SHOWN_COLUMNS} more"]
-    separator = " (is it separated by something else than commas?)" if len(shown) == 1 else ""
+    separator = " (is it separated by something else than commas or tabs?)" if len(shown) == 1 else ""
     return (f"{where}: no column with the {role} tokens; the columns are {', '.join(shown)}{separator}. pagesim reads "
             f"{', '.join(known.name for known in _KNOWN)} files and plain ones with the columns "
             f"arrival_s,prompt_tokens,output_tokens; for the {role} it also understands {', '.join(_PLAIN[role][1:])}")

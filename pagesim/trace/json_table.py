@@ -1,16 +1,21 @@
 """JSON lines → tables of values, a column at a time, with the verbs of ``CsvTable``."""
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Context, Decimal
 
 import numpy as np
 
 from pagesim.errors import TraceError
 from pagesim.trace.clock import parse_clocks
-from pagesim.trace.decimals import parse_number
+from pagesim.trace.decimals import parse_instants, parse_number
+from pagesim.trace.instants import Instants
 
 _TOO_LARGE = 10**300  # a longer whole number has no float64
+# Decimals as written: float64 would lose the last digits of a time since 1970.
+_DECODER = json.JSONDecoder(parse_float=Context(prec=60, traps=[]).create_decimal)
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,10 @@ class JsonTable:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def keys(self) -> list[str]:
+        """Those of any row, in the order in which they appear."""
+        return list(dict.fromkeys(itertools.chain.from_iterable(self.rows)))
+
     def head(self, num_rows: int) -> "JsonTable":
         return JsonTable(self.rows[:num_rows], self.line[:num_rows])
 
@@ -35,12 +44,16 @@ class JsonTable:
         """float64, shape (num_rows,); NaN where the value is not a finite number."""
         return np.array([_number(row.get(name)) for row in self.rows], dtype=np.float64)
 
-    def clocks(self, name: str, *, zoned: bool) -> np.ndarray:
-        """Nanoseconds since 1970, int64, shape (num_rows,); ``clock.BAD`` where the value is not such a time."""
-        texts = [row[name].encode() if isinstance(row.get(name), str) else b"" for row in self.rows]
-        end = np.cumsum([len(text) for text in texts], dtype=np.int64)
-        start = np.concatenate(([0], end[:-1])).astype(np.int64)
-        return parse_clocks(np.frombuffer(b"".join(texts) + b"\n", dtype=np.uint8), start, end, zoned=zoned)
+    def instants(self, name: str, unit_digits: int) -> Instants:
+        """Times in units of which a second has ``10**unit_digits``; ``BAD`` where the value is not a finite number."""
+        values = (row.get(name) for row in self.rows)
+        return parse_instants(*_buffer([str(value) if _is_number(value) or isinstance(value, str) else ""
+                                        for value in values]), unit_digits)
+
+    def clocks(self, name: str, *, zoned: bool) -> Instants:
+        """Times since 1970; ``BAD`` where the value is not such a time."""
+        values = (row.get(name) for row in self.rows)
+        return parse_clocks(*_buffer([value if isinstance(value, str) else "" for value in values]), zoned=zoned)
 
     def empty(self, name: str) -> np.ndarray:
         """Whether the value is absent, null or an empty text, bool, shape (num_rows,)."""
@@ -55,24 +68,38 @@ class JsonTable:
         if name not in self.rows[row]:
             return f"no {name!r}"
         value = self.rows[row][name]
-        return repr(value if isinstance(value, str) else json.dumps(value))
+        return repr(str(value) if isinstance(value, (str, Decimal)) else json.dumps(value, default=float))
 
-    def ids(self, name: str, row: int) -> list[int | str] | None:
-        """The ids of a value; None if it is not a list of whole numbers or texts."""
-        ids = self.rows[row].get(name)
-        return ids if isinstance(ids, list) and set(map(type, ids)) <= {int, str} else None
+    def ids(self, name: str) -> tuple[list[int | str] | np.ndarray, np.ndarray]:
+        """The ids of all rows, whole numbers as int64 where all are; and how many of them each row has, int64, shape
+        (num_rows,): -1 for a value that is not a list of whole numbers or texts, and has none here.
+        """
+        lists = [[] if row.get(name) is None else row[name] for row in self.rows]
+        types = [set(map(type, own)) if isinstance(own, list) else {None} for own in lists]
+        num_ids = np.array([len(own) if kinds <= {int, str} else -1 for own, kinds in zip(lists, types)], np.int64)
+        ids = list(itertools.chain.from_iterable(own for own, num in zip(lists, num_ids) if num > 0))
+        try:
+            return (np.array(ids, dtype=np.int64) if set().union(*types) <= {int} else ids), num_ids
+        except OverflowError:  # hashes of more than 63 bits
+            return ids, num_ids
 
 
 def _number(value: object) -> float:
     if isinstance(value, str):
         return parse_number(value)
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number and abs(value) < _TOO_LARGE else np.nan
+    return float(value) if _is_number(value) and abs(value) < _TOO_LARGE else np.nan
 
 
-def keys(line: bytes, where: str) -> list[str]:
-    """The keys of a file's first object."""
-    return list(_object(line, where))
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
+
+
+def _buffer(texts: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The texts' bytes end to end, and where each starts and ends."""
+    encoded = [text.encode("utf-8", "replace") for text in texts]
+    end = np.cumsum([len(text) for text in encoded], dtype=np.int64)
+    start = np.concatenate(([0], end[:-1])).astype(np.int64)
+    return np.frombuffer(b"".join(encoded) + b"\n", dtype=np.uint8), start, end
 
 
 def tables(pieces: Iterator[bytes], first_line: int, path: str) -> Iterator[JsonTable]:
@@ -100,7 +127,7 @@ def tables(pieces: Iterator[bytes], first_line: int, path: str) -> Iterator[Json
 def _object(line: bytes, where: str) -> dict:
     shown = line.decode("utf-8", "replace").strip()[:60]
     try:
-        value = json.loads(line)
+        value = _DECODER.decode(line.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and lists as deep
         raise TraceError(f"{where}: not a JSON object on one line ({error}): {shown!r}; "
                          "a JSON trace has one object a line") from None

@@ -2,22 +2,21 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-
-import numpy as np
 
 from pagesim.errors import TraceError
 from pagesim.trace import csv_table, json_table, source_file
+from pagesim.trace.assemble import columns_of
 from pagesim.trace.clock import has_zone
 from pagesim.trace.formats import Format, detect
-from pagesim.trace.rows import CLOCK_UNITS_PER_S, Rows, Table, requests
+from pagesim.trace.granularity import Granularity
+from pagesim.trace.rows import Table, requests
 from pagesim.trace.trace import Source, Trace
 
-_LONGEST_S = 10 * 365 * 86400
 
-
-def read_trace(path: str | Path, *, limit: int | None = None, strict: bool = False) -> Trace:
+def read_trace(path: str | Path, *, limit: int | None = None, strict: bool = False,
+               prefix_block_tokens: int | None = None) -> Trace:
     """Read a trace; its form is told by its header or keys.
 
     Rows with 0 prompt or 0 output tokens (failed requests in public traces) are dropped and counted.  Arrivals are
@@ -27,14 +26,20 @@ def read_trace(path: str | Path, *, limit: int | None = None, strict: bool = Fal
     Args:
         limit: rows to keep, the first of the file; those after them are not read.
         strict: a row that would be dropped is an error.
+        prefix_block_tokens: prompt tokens to one prefix id, where the file leaves it open.
 
     Raises:
         TraceError: ``file:line: what was found; what to do``.
     """
-    if limit is not None and limit < 1:
-        raise TraceError(f"limit is the number of rows to keep, at least 1, got {limit}")
+    for name, value, means in (("limit", limit, "rows to keep"),
+                               ("prefix_block_tokens", prefix_block_tokens, "prompt tokens to one prefix id")):
+        if value is not None and value < 1:
+            raise TraceError(f"{name} is the number of {means}, at least 1, got {value}")
     path = Path(path)
     form, tables = _open(path)
+    if prefix_block_tokens and "prefix_block_tokens" in form.columns:
+        raise TraceError(f"{path}: the file has a column prefix_block_tokens of its own; leave the number out")
+    granularity = Granularity.stated(prefix_block_tokens) if prefix_block_tokens else Granularity()
     parts, zoned = [], None
     for table in tables:
         if not len(table):
@@ -42,8 +47,10 @@ def read_trace(path: str | Path, *, limit: int | None = None, strict: bool = Fal
         if not parts and form.may_be_clock:  # the first row decides for the file
             zoned = has_zone(table.shown(form.columns["arrival"], 0).strip("'"))
         kept = sum(len(part.prompt_tokens) for part in parts)
-        parts.append(requests(table, form, str(path), zoned=zoned, strict=strict, room=limit and limit - kept))
-        if limit and kept + len(parts[-1].prompt_tokens) == limit:
+        rows, granularity = requests(table, form, str(path), granularity, zoned=zoned, strict=strict,
+                                     room=limit and limit - kept)
+        parts.append(rows)
+        if limit and kept + len(rows.prompt_tokens) == limit:
             break
     dropped = sum((part.dropped for part in parts), Counter())
     read = sum(part.read for part in parts)
@@ -51,16 +58,10 @@ def read_trace(path: str | Path, *, limit: int | None = None, strict: bool = Fal
         reasons = "; ".join(f"{count:,} with {reason}" for reason, count in dropped.items())
         rows = f"all {read:,} rows were dropped ({reasons})" if read else "a header and nothing below it"
         raise TraceError(f"{path}: no requests: {rows}")
-    source = Source(str(path), form.name, source_file.sha256(path), read, dict(dropped), _block_tokens(parts, path))
-    return _trace(parts, form, form.units_per_s if zoned is None else CLOCK_UNITS_PER_S, source)
-
-
-def _block_tokens(parts: list[Rows], path: Path) -> int | None:
-    sizes = list(dict.fromkeys(part.block_tokens for part in parts))
-    if len(sizes) > 1:
-        raise TraceError(f"{path}: prefix_block_tokens must be the same number in all rows, got {sizes[0]} and "
-                         f"{sizes[1]}")
-    return sizes[0]
+    has_ids = any(part.num_ids is not None and part.num_ids.any() for part in parts)
+    source = Source(str(path), form.name, source_file.sha256(path), read, dict(dropped),
+                    granularity.tokens(form.hash_block_tokens, str(path)) if has_ids else None)
+    return Trace(**{"arrival_ns": None} | columns_of(parts, form, str(path)), source=source)
 
 
 def _open(path: Path) -> tuple[Format, Iterator[Table]]:
@@ -72,71 +73,22 @@ def _open(path: Path) -> tuple[Format, Iterator[Table]]:
     head, _, rest = body.partition(b"\n")
     where = f"{path}:{line_number}"
     if head.startswith((b"{", b"[")):
-        form = detect(json_table.keys(head, where), where)
-        return form, json_table.tables(itertools.chain([body], pieces), line_number, str(path))
-    names = csv_table.header(head, where)
+        tables = json_table.tables(itertools.chain([body], pieces), line_number, str(path))
+        some = next(table for table in tables if len(table))
+        form = detect(some.keys(), where)
+        return form, _of_form(itertools.chain([some], tables), form, some.keys(), path)
+    names, separator = csv_table.header(head, where)
     below = itertools.chain([rest] if rest else [], pieces)
-    return detect(names, where), csv_table.tables(below, names, line_number + 1, str(path))
+    return detect(names, where), csv_table.tables(below, names, separator, line_number + 1, str(path))
 
 
-def _trace(parts: list[Rows], form: Format, units_per_s: int | None, source: Source) -> Trace:
-    def joined(name: str) -> np.ndarray | None:
-        columns = [getattr(part, name) for part in parts]
-        return None if columns[0] is None else np.concatenate(columns)
-
-    order, arrival_s = None, None
-    if units_per_s:
-        order, arrival_s = _in_order(joined("arrival"), units_per_s)
-        _refuse_long_span(arrival_s, form, source)
-    prefix_ids, prefix_offsets, session = None, None, None
-    if "prefix_ids" in form.columns:
-        ids = list(itertools.chain.from_iterable(part.prefix_ids for part in parts))
-        prefix_ids, prefix_offsets = _numbered_prefixes(_reordered(ids, order))
-    if "session" in form.columns:
-        names = [name for part in parts for name in part.session]
-        if "parent" in form.columns:
-            names = _roots(names, [name for part in parts for name in part.parent])
-        session = _numbered(_reordered(names, order))
-    columns = {name: joined(name) for name in ("prompt_tokens", "output_tokens", "max_tokens", "num_samples")}
-    if order is not None:
-        columns = {name: column if column is None else column[order] for name, column in columns.items()}
-    return Trace(arrival_s, **columns, prefix_ids=prefix_ids, prefix_offsets=prefix_offsets, session=session,
-                 source=source)
-
-
-def _in_order(arrival: np.ndarray, units_per_s: int) -> tuple[np.ndarray | None, np.ndarray]:
-    """The order of arrival (None: the file's), and seconds after the first."""
-    order = None if (arrival[1:] >= arrival[:-1]).all() else np.argsort(arrival, kind="stable")
-    arrival = arrival if order is None else arrival[order]
-    return order, (arrival - arrival[0]) / units_per_s
-
-
-def _refuse_long_span(arrival_s: np.ndarray, form: Format, source: Source) -> None:
-    if arrival_s[-1] > _LONGEST_S:
-        years = arrival_s[-1] / 86400 / 365
-        raise TraceError(f"{source.path}: the last request arrives {years:,.0f} years after the first, which makes no "
-                         f"sense: column {form.columns['arrival']!r} is not in the unit its name says; name it "
-                         "arrival_ms, arrival_us or arrival_ns")
-
-
-def _reordered(values: list, order: np.ndarray | None) -> list:
-    return values if order is None else [values[i] for i in order]
-
-
-def _numbered(names: Iterable) -> np.ndarray:
-    """0, 1, … by first appearance, -1 for None."""
-    numbers: dict = {}
-    return np.array([-1 if name is None else numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
-
-
-def _numbered_prefixes(ids: list[list[int | str]]) -> tuple[np.ndarray, np.ndarray]:
-    offsets = np.concatenate(([0], np.cumsum([len(own) for own in ids], dtype=np.int64)))
-    return _numbered(itertools.chain.from_iterable(ids)), offsets
-
-
-def _roots(names: list[str], parents: list[str]) -> list[str]:
-    """The first chat of the conversation each chat belongs to; a parent outside the file stands for itself."""
-    root: dict[str, str] = {}
-    for name, parent in zip(names, parents):
-        root[name] = name if parent in (None, "-1") else root.get(parent, parent)
-    return [root[name] for name in names]
+def _of_form(tables: Iterator[json_table.JsonTable], form: Format, keys: list[str],
+             path: Path) -> Iterator[json_table.JsonTable]:
+    """The tables, as long as no row has a key that would have been read, had one of the first rows had it."""
+    for table in tables:
+        for key in set(table.keys()) - set(keys):
+            row = next(row for row, values in enumerate(table.rows) if key in values)
+            where = f"{path}:{table.line[row]}"
+            if detect([*keys, key], where) != form:
+                raise TraceError(f"{where}: key {key!r} is in no row above; give it to the first row too, as null")
+        yield table

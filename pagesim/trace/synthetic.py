@@ -8,7 +8,9 @@ import numpy as np
 from pagesim.core.units import ceil_div
 from pagesim.errors import InputError
 from pagesim.trace.arrivals import draw_arrivals
+from pagesim.trace.instants import whole_ns
 from pagesim.trace.lengths import Lengths, refuse_unless_positive
+from pagesim.trace.numbering import by_appearance
 from pagesim.trace.trace import Source, Trace
 
 _ATTEMPTS = 1000
@@ -116,7 +118,7 @@ class PrefixTree:
         whole = (block + 1) * self.block_tokens <= prompt_tokens[owner]
         is_shared = shares[owner] & whole & (block < self.depth * node_blocks)
         shared_key = -1 - ((level * self.fanout**self.depth + node) * node_blocks + block % node_blocks)
-        return _by_appearance(np.where(is_shared, shared_key, np.arange(offsets[-1]))), offsets
+        return by_appearance(np.where(is_shared, shared_key, np.arange(offsets[-1]))), offsets
 
 
 @dataclass(frozen=True)
@@ -152,10 +154,10 @@ def generate(num_requests: int, prompt: Lengths, output: Lengths, *, arrivals: S
     if max_tokens is not None:
         bounds = replace(bounds, max_output_tokens=min(bounds.max_output_tokens or max_tokens, max_tokens))
     prompt_tokens, output_tokens = _draw_lengths(rng, num_requests, prompt, output, bounds)
-    arrival_s = None if arrivals is None else np.round(arrivals.draw(rng, num_requests), 3)
+    arrival_ns = None if arrivals is None else whole_ns(np.round(arrivals.draw(rng, num_requests), 3))
     prefix_ids, prefix_offsets = (None, None) if prefixes is None else prefixes.draw(rng, prompt_tokens)
     num_samples = None if samples is None else samples.draw(rng, num_requests)
-    return Trace(arrival_s, prompt_tokens, output_tokens,
+    return Trace(arrival_ns, prompt_tokens, output_tokens,
                  max_tokens=None if max_tokens is None else np.full(num_requests, max_tokens, dtype=np.int32),
                  num_samples=num_samples, prefix_ids=prefix_ids, prefix_offsets=prefix_offsets,
                  source=Source(f"generated with seed {seed}", "generated", read=num_requests,
@@ -177,11 +179,3 @@ def _draw_lengths(rng: np.random.Generator, num: int, prompt: Lengths, output: L
             raise InputError(f"{_ATTEMPTS:,} draws in a row gave no request within {bounds}; widen the bounds")
     prompt_tokens, output_tokens = np.concatenate(kept, axis=1)
     return prompt_tokens, output_tokens
-
-
-def _by_appearance(keys: np.ndarray) -> np.ndarray:
-    """The keys numbered 0, 1, … in the order in which they first appear."""
-    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[which]

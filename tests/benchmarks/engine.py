@@ -41,7 +41,7 @@ def azure_conv_like(num_requests: int) -> Trace:
         count = piece.stop - start
         prompt[piece] = np.clip(rng.lognormal(np.log(1200) - 0.32, 0.8, count), 1, 7000)
         output[piece] = np.clip(rng.lognormal(np.log(210) - 0.32, 0.8, count), 1, 1000)
-    return Trace(np.zeros(num_requests), prompt, output)
+    return Trace(np.zeros(num_requests, np.int64), prompt, output)
 
 
 def measure(spec: Contiguous | Paged, num_requests: int) -> dict:

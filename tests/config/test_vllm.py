@@ -153,13 +153,13 @@ def test_flags_that_cannot_touch_the_cache_are_passed_over_in_one_note():
     assert written - {"--swap-space", "-O3"} == set(note.split(": ")[-1].split(", "))
 
 
-@pytest.mark.parametrize("flag", [*PASSED_OVER, *(f"no-{flag}" for flag in PASSED_OVER_SWITCHES | REFUSED_SWITCHES)])
+@pytest.mark.parametrize("flag", sorted([*PASSED_OVER, *(f"no-{flag}" for flag in PASSED_OVER_SWITCHES | REFUSED_SWITCHES)]))
 def test_no_flag_that_is_passed_over_changes_anything(flag):
     value = " '{}'" if flag in PASSED_OVER - PASSED_OVER_SWITCHES else ""
     assert keys(f"--{flag}{value} --seed 1") == {"seed": 1}
 
 
-@pytest.mark.parametrize("flag", REFUSED)
+@pytest.mark.parametrize("flag", sorted(REFUSED))
 def test_flags_that_touch_the_cache_in_unknown_ways_are_refused_by_name_with_the_way_out(flag):
     with pytest.raises(ConfigError) as error:
         vllm_server(f"vllm serve m --{flag}{'' if flag in REFUSED_SWITCHES else ' 7'}", empty("here"))

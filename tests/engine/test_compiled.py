@@ -32,7 +32,7 @@ from pagesim.engine.run import Run
 from pagesim.engine.setup import Setup
 from pagesim.trace import Trace
 compiles = bool(uncompiled([Paged()]))
-trace = Trace(np.zeros(2), np.array([8, 4], np.int32), np.array([9, 9], np.int32))
+trace = Trace(np.zeros(2, np.int64), np.array([8, 4], np.int32), np.array([9, 9], np.int32))
 run = Run(Setup(trace, Paged(4), 64, 64, Scheduling(), Linear(1.0)))
 run.advance(1)
 print("compiled" if compiles else "not compiled", run.tables().block_ids.tolist())
@@ -78,7 +78,7 @@ def test_it_is_compiled_once_and_again_when_a_source_of_it_changes(copy):
 
 def test_an_interrupt_at_any_moment_is_an_interrupt():
     ones = np.ones(100_000, np.int32)
-    run = Run(Setup(Trace(np.arange(100_000.0), ones, 3 * ones), Paged(16), 64, 64, Scheduling(), Linear(0.1)))
+    run = Run(Setup(Trace(np.arange(100_000) * 10**9, ones, 3 * ones), Paged(16), 64, 64, Scheduling(), Linear(0.1)))
     run.advance(1)
     for moment in range(20):
         with pytest.raises(KeyboardInterrupt):

@@ -10,11 +10,12 @@ from pagesim.engine.scheduling import Scheduling
 from pagesim.engine.run import Run
 from pagesim.engine.setup import Setup
 from pagesim.trace import Trace
+from pagesim.trace.instants import whole_ns
 
 
 def busy_run(allocator):
     rng = np.random.default_rng(7)
-    trace = Trace(np.sort(rng.uniform(0, 3, 60)), rng.integers(1, 30, 60).astype(np.int32),
+    trace = Trace(whole_ns(np.sort(rng.uniform(0, 3, 60))), rng.integers(1, 30, 60).astype(np.int32),
                   rng.integers(1, 40, 60).astype(np.int32))
     return Run(Setup(trace, allocator, 200, 128, Scheduling(16, 128), Linear(0.05)))
 
@@ -42,7 +43,7 @@ def test_a_long_run_is_recorded_around_its_peak():
 
 
 def test_neighbouring_units_that_change_alike_are_one_change():
-    trace = Trace(np.zeros(2), np.array([20, 9], np.int32), np.array([1, 1], np.int32))
+    trace = Trace(np.zeros(2, np.int64), np.array([20, 9], np.int32), np.array([1, 1], np.int32))
     make = lambda: Run(Setup(trace, Paged(4), 40, 64, Scheduling(), Linear(1.0)))
     finished = make()
     finished.advance()
@@ -53,7 +54,7 @@ def test_neighbouring_units_that_change_alike_are_one_change():
 def test_a_sample_admitted_again_into_its_siblings_row_takes_other_blocks(allocator):
     rng = np.random.default_rng(1)
     lengths = [rng.integers(1, 25, 40).astype(np.int32) for _ in range(2)]
-    trace = Trace(np.zeros(40), *lengths, num_samples=rng.integers(1, 4, 40).astype(np.int32))
+    trace = Trace(np.zeros(40, np.int64), *lengths, num_samples=rng.integers(1, 4, 40).astype(np.int32))
     make = lambda: Run(Setup(trace, allocator, 100, 64, Scheduling(6, 64), Linear(0.05)))
     finished, run = make(), make()
     finished.advance()

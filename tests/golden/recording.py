@@ -11,6 +11,7 @@ from pagesim.allocators import Paged
 from pagesim.engine.durations import Linear
 from pagesim.engine.scheduling import Scheduling
 from pagesim.engine.setup import Setup
+from pagesim.trace.instants import whole_ns
 from pagesim.trace.trace import Trace
 
 FOLDER = Path(__file__).parent / "vllm"
@@ -39,7 +40,7 @@ def read(name: str) -> Recording:
     rows = np.array(data["requests"])
     order = np.argsort(rows[:, 0], kind="stable")
     assert (order == np.arange(len(rows))).all(), "requests are recorded in order of arrival"
-    trace = Trace(rows[:, 0].astype(np.float64), rows[:, 1].astype(np.int32), rows[:, 2].astype(np.int32))
+    trace = Trace(whole_ns(rows[:, 0].astype(np.float64)), rows[:, 1].astype(np.int32), rows[:, 2].astype(np.int32))
     scheduling = Scheduling(
         max_num_seqs=given["max_num_seqs"], max_num_batched_tokens=given["max_num_batched_tokens"],
         chunked_prefill=given["enable_chunked_prefill"], reserve_full_isl=given["scheduler_reserve_full_isl"])

@@ -15,12 +15,13 @@ from pagesim.engine.setup import Setup
 from pagesim.report.address_map import address_map
 from pagesim.report.png import palette_png
 from pagesim.trace import Trace
+from pagesim.trace.instants import whole_ns
 
 
 def recorded(allocator):
     rng = np.random.default_rng(5)
     lengths = [rng.integers(1, 30, 50).astype(np.int32) for _ in range(2)]
-    trace = Trace(np.sort(rng.uniform(0, 3, 50)), *lengths)
+    trace = Trace(whole_ns(np.sort(rng.uniform(0, 3, 50))), *lengths)
 
     def make():
         return Run(Setup(trace, allocator, 203, 64, Scheduling(), Linear(0.05)))

@@ -13,13 +13,14 @@ from pagesim.engine.run import Run
 from pagesim.engine.setup import Setup
 from pagesim.report.events import events_json
 from pagesim.trace import Trace
+from pagesim.trace.instants import whole_ns
 
 
 @pytest.mark.parametrize("allocator", [Paged(8), Contiguous("exact", "best_fit")])
 def test_every_step_can_be_redrawn_from_the_json(allocator):
     rng = np.random.default_rng(3)
     lengths = [rng.integers(1, 30, 40).astype(np.int32) for _ in range(2)]
-    trace = Trace(np.sort(rng.uniform(0, 3, 40)), *lengths)
+    trace = Trace(whole_ns(np.sort(rng.uniform(0, 3, 40))), *lengths)
 
     def make():
         return Run(Setup(trace, allocator, 120, 64, Scheduling(), Linear(0.05)))
@@ -38,7 +39,7 @@ def test_every_step_can_be_redrawn_from_the_json(allocator):
 
 
 def test_a_run_without_steps_has_no_changes():
-    trace = Trace(np.zeros(1), np.array([90], np.int32), np.array([1], np.int32))  # longer than max_model_len
+    trace = Trace(np.zeros(1, np.int64), np.array([90], np.int32), np.array([1], np.int32))  # longer than max_model_len
 
     def make():
         return Run(Setup(trace, Paged(8), 120, 64, Scheduling(), Linear(0.05)))

@@ -12,9 +12,10 @@ from pagesim.engine.run import Run
 from pagesim.engine.setup import Setup
 from pagesim.report.perfetto import MOST_REQUESTS, Preemption, case_events, shown_requests, write
 from pagesim.trace import Trace
+from pagesim.trace.instants import whole_ns
 
 # Two requests, then nothing for a while, then one more; and one that is too long for the model.
-TRACE = Trace(np.array([0.0, 0.0, 9.0, 9.0]), np.array([20, 7, 30, 500], np.int32), np.array([3, 1, 2, 5], np.int32))
+TRACE = Trace(whole_ns(np.array([0.0, 0.0, 9.0, 9.0])), np.array([20, 7, 30, 500], np.int32), np.array([3, 1, 2, 5], np.int32))
 PHASES = {"X": {"dur", "ts", "tid", "pid", "name"}, "C": {"ts", "pid", "name", "args"},
           "i": {"ts", "s", "tid", "pid", "name"}, "M": {"pid", "name", "args"}}
 
@@ -80,7 +81,7 @@ def test_the_ledger_counter_sums_to_the_capacity_and_is_empty_between_requests(a
 
 def test_as_many_requests_are_shown_as_the_bound_says_around_the_peak():
     count = 3 * MOST_REQUESTS
-    trace = Trace(np.arange(count) * 0.5, np.full(count, 5, np.int32), np.ones(count, np.int32))
+    trace = Trace(whole_ns(np.arange(count) * 0.5), np.full(count, 5, np.int32), np.ones(count, np.int32))
     big = 2 * MOST_REQUESTS
     trace.prompt_tokens[big] = 60
     result = finished(trace=trace)

@@ -12,10 +12,11 @@ from pagesim.engine.run import simulate
 from pagesim.engine.setup import Setup
 from pagesim.report.rows import request_lines, timeline_lines
 from pagesim.trace import Trace
+from pagesim.trace.instants import whole_ns
 
 
 def run_of(arrival_s, prompt, output):
-    trace = Trace(np.array(arrival_s, dtype=np.float64), np.array(prompt, dtype=np.int32),
+    trace = Trace(whole_ns(np.array(arrival_s, dtype=np.float64)), np.array(prompt, dtype=np.int32),
                   np.array(output, dtype=np.int32))
     return trace, simulate(Setup(trace, Paged(16), 96, 64, Scheduling(), Linear(0.25)))
 

@@ -70,6 +70,17 @@ def test_what_makes_no_arrivals_is_refused(kind, options, message):
     assert message in str(raised.value)
 
 
+def test_a_speedup_rounds_each_arrival_once(tmp_path):
+    trace = read_trace(write(tmp_path, "arrival_ns,prompt_tokens,output_tokens\n0,1,2\n10,1,2\n20,1,2\n"))
+    assert with_arrivals(trace, "trace", speedup=3).arrival_ns.tolist() == [0, 3, 7]
+
+
+def test_a_speedup_that_stretches_a_trace_over_centuries_is_refused(tmp_path):
+    trace = read_trace(write(tmp_path, "arrival_s,prompt_tokens,output_tokens\n0,1,2\n100,1,2\n"))
+    with pytest.raises(InputError, match="a speedup of 1e-09 stretches the arrivals over more than 292 years"):
+        with_arrivals(trace, "trace", speedup=1e-9)
+
+
 @pytest.mark.parametrize("speedup", [0, -1, float("inf")])
 def test_speedup_is_above_0(speedup):
     with pytest.raises(InputError, match="speedup must be finite and above 0"):

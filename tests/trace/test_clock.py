@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagesim.trace.clock import BAD, has_zone, parse_clocks
+from pagesim.trace.clock import has_zone, parse_clocks
+from pagesim.trace.instants import BAD
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -14,7 +15,7 @@ def parse(texts: list[str], *, zoned: bool = True) -> list[int]:
     encoded = [text.encode() for text in texts]
     end = np.cumsum([len(text) + 1 for text in encoded]) - 1
     start = np.concatenate(([0], end[:-1] + 1))
-    return parse_clocks(np.frombuffer(b"\n".join(encoded) + b"\n", dtype=np.uint8), start, end, zoned=zoned).tolist()
+    return parse_clocks(np.frombuffer(b"\n".join(encoded) + b"\n", dtype=np.uint8), start, end, zoned=zoned).ns.tolist()
 
 
 zones = st.integers(-12 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from trace_files import public, write
 
 from pagesim.trace import Source, Trace, read_trace
+from pagesim.trace.instants import whole_ns
 from pagesim.trace.inspect import lru_hit_rate, num_accepted, num_blocks, prefix_reuse, summarize
 
 
@@ -38,7 +39,7 @@ def test_percentiles_are_nearest_rank(tokens):
 @pytest.mark.parametrize("arrival_s", [[0.0], [0.0, 0.0, 0.0]])
 def test_a_rate_without_time_is_null(arrival_s):
     ones = np.ones(len(arrival_s), dtype=np.int32)
-    summary = summarize(Trace(np.array(arrival_s), ones, ones))
+    summary = summarize(Trace(whole_ns(np.array(arrival_s)), ones, ones))
     assert (summary.span_s, summary.rate_per_s, summary.arrival_cv) == (0, None, None)
 
 

@@ -121,6 +121,12 @@ def test_all_plain_columns_are_read(tmp_path):
     assert trace.session.tolist() == [0, -1, 0] and trace.source.hash_block_tokens == 16
 
 
+@pytest.mark.parametrize("cell", ["5 6", '"5,6"', '"5, 6"', '"[5, 6]"', "[5 6]"])
+def test_ids_in_a_cell_are_read_as_a_list_in_any_dress(tmp_path, cell):
+    trace = read_trace(write(tmp_path, f"prompt_tokens,output_tokens,prefix_ids\n17,2,5 6\n17,2,{cell}\n"))
+    assert trace.prefix_ids.tolist() == [0, 1, 0, 1]
+
+
 def test_a_plain_file_may_state_another_prefix_block(tmp_path):
     text = "arrival_s,prompt_tokens,output_tokens,prefix_ids,prefix_block_tokens\n0,1024,2,5 6,512\n"
     assert read_trace(write(tmp_path, text)).source.hash_block_tokens == 512
@@ -136,9 +142,11 @@ def test_a_limit_of_output_added_to_a_public_form_is_read(tmp_path):
     PLAIN.replace("0\n", "0\n\n").encode(), PLAIN.strip().encode(), PLAIN.replace(",", " , ").encode(),
     b'"arrival_s","prompt_tokens","output_tokens"\n"0.5","10","20"\n"2.0","30","40"\n',
     b'note,arrival_s,prompt_tokens,output_tokens\n"a, b\nc",0.5,10,20\nd,2.0,30,40\n',
-    b"arrival_s,prompt_tokens,output_tokens\n0.5,10.0,20.0\n2e0,3e1,40\n"],
+    b"arrival_s,prompt_tokens,output_tokens\n0.5,10.0,20.0\n2e0,3e1,40\n", PLAIN.replace(",", "\t").encode(),
+    b'note\tarrival_s\tprompt_tokens\toutput_tokens\n"a\tb"\t0.5\t10\t20\n"c, d"\t2.0\t30\t40\n',
+    PLAIN.replace(",", "\t").replace("\n", "\r\n").encode()],
     ids=["byte order mark", "CRLF", "CR", "blank lines first", "blank lines between", "no final newline", "blanks", "quotes",
-         "comma and newline in quotes", "whole decimals"])
+         "comma and newline in quotes", "whole decimals", "tabs", "tab in quotes", "tabs and CRLF"])
 def test_the_same_rows_in_other_dress_are_the_same_trace(tmp_path, text):
     trace = read_trace(write(tmp_path, text))
     assert (trace.arrival_s.tolist(), trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([0, 1.5], [10, 30], [20, 40])

@@ -45,8 +45,8 @@ def complaint(path, **options) -> str:
     ("inf,5,5", "arrival must be a finite number, got 'inf'"),
     (",5,5", "arrival must be a finite number, got ''"),
     ("soon,5,5", "arrival must be a finite number, got 'soon'"),
-    ("1787267980082,5,5", "arrival makes no sense in the unit of column 'arrival_s', got '1787267980082': it lies thousands of years "
-                          "ahead; name the column after its unit: arrival_ms, arrival_us or arrival_ns"),
+    ("1787267980082,5,5", "arrival makes no sense in the unit of column 'arrival_s', got '1787267980082': it lies centuries ahead; "
+                          "name the column after its unit: arrival_ms, arrival_us or arrival_ns"),
     ("3,5", "2 fields, the header has 3 (arrival_s, prompt_tokens, output_tokens): '3,5'; complete or remove the row"),
     ("3,5,6,7", "4 fields, the header has 3 (arrival_s, prompt_tokens, output_tokens): '3,5,6,7'; complete or remove the row"),
 ])
@@ -112,17 +112,12 @@ def test_a_line_that_is_no_json_object_is_named(tmp_path, line, start):
 
 
 @pytest.mark.parametrize(("tokens", "num_ids", "expected"), [(20, 2, 1), (1024, 3, 2), (1025, 2, 3)])
-def test_a_wrong_number_of_hash_ids_is_refused(tmp_path, tokens, num_ids, expected):
-    path = write(tmp_path, MOONCAKE.format(0, 512, [0]) + MOONCAKE.format(0, tokens, list(range(num_ids))))
-    assert complaint(path) == (f":2: hash_ids has {num_ids} ids for a prompt of {tokens} tokens, expected {expected} (one for each 512 "
-                               "tokens or part of them); the row is damaged, or its blocks have another size: then use the plain columns "
-                               "and state the size of a block in a column prefix_block_tokens")
-
-
-def test_mooncake_read_as_16_token_blocks_is_refused_and_not_shortened(tmp_path):
-    text = "arrival_s,prompt_tokens,output_tokens,prefix_ids\n0,6758,500,0 1 2 3 4 5 6 7 8 9 10 11 12 13\n"
-    assert complaint(write(tmp_path, text)) == (":2: prefix_ids has 14 ids for a prompt of 6758 tokens, expected 423 (one for each 16 tokens or "
-                                                "part of them); state the size of a block in a column prefix_block_tokens")
+def test_a_wrong_number_of_ids_is_refused(tmp_path, tokens, num_ids, expected):
+    rows = "".join(f'{{"prompt_tokens": {tokens}, "output_tokens": 1, "prefix_ids": {ids}, "prefix_block_tokens": 512}}\n'
+                   for tokens, ids in ((512, [0]), (tokens, list(range(num_ids)))))
+    assert complaint(write(tmp_path, rows)) == (
+        f":2: prefix_ids has {num_ids} ids for a prompt of {tokens} tokens, expected {expected} (one for each 512 tokens or part of them); "
+        "the row is damaged, or its blocks have another size than the rows above or prefix_block_tokens say")
 
 
 @pytest.mark.parametrize("ids", ['"0 1"', "[0, null]", "[0, 1.5]", "3", "[true, 0]"])
@@ -149,7 +144,7 @@ def test_the_size_of_a_prefix_block_is_one_number(tmp_path, sizes):
 def test_the_size_of_a_prefix_block_is_one_number_over_chunks_too(tmp_path, monkeypatch):
     monkeypatch.setattr("pagesim.trace.source_file._CHUNK_BYTES", 16)
     text = "prompt_tokens,output_tokens,prefix_ids,prefix_block_tokens\n" + "5,5,1,16\n" * 9 + "5,5,1,32\n" * 9
-    assert complaint(write(tmp_path, text)) == ": prefix_block_tokens must be the same number in all rows, got 16 and 32"
+    assert complaint(write(tmp_path, text)) == ":11: prefix_block_tokens must be the same number in all rows, at least 1, got '32'"
 
 
 def test_a_missing_column_lists_what_was_seen_and_what_is_understood(tmp_path):
@@ -158,8 +153,16 @@ def test_a_missing_column_lists_what_was_seen_and_what_is_understood(tmp_path):
     assert "plain ones with the columns arrival_s,prompt_tokens,output_tokens; for the output it also understands generated_tokens" in message
 
 
+@pytest.mark.parametrize(("text", "found"), [
+    (HEADER + '0,"1,000",2\n', "'1,000'"), (HEADER + '0,"1,000,000",2\n', "'1,000,000'"), (HEADER + '0,"1 000",2\n', "'1 000'"),
+    (HEADER + '0,"a\nb",2\n', r"'a\nb'"), (HEADER + '0,"1""0",2\n', "'1\"0'"), (HEADER + '0," 1,0 ",2\n', "'1,0'"),
+    (HEADER.replace(",", "\t") + '0\t"1\t0"\t2\n', r"'1\t0'"), (HEADER.replace(",", "\t") + '0\t1,000\t2\n', "'1,000'")])
+def test_a_cell_is_quoted_as_the_file_has_it(tmp_path, text, found):
+    assert complaint(write(tmp_path, text)) == f":2: prompt tokens must be a whole number, got {found}"
+
+
 def test_another_separator_is_suspected(tmp_path):
-    assert "(is it separated by something else than commas?)" in complaint(write(tmp_path, HEADER.replace(",", ";") + "0;1;2\n"))
+    assert "(is it separated by something else than commas or tabs?)" in complaint(write(tmp_path, HEADER.replace(",", ";") + "0;1;2\n"))
 
 
 @pytest.mark.parametrize(("header", "message"), [

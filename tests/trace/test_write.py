@@ -10,7 +10,7 @@ from pagesim.errors import InputError, TraceError
 from pagesim.trace import Source, Trace, read_trace
 from pagesim.trace.write import write_trace
 
-COLUMNS = ("arrival_s", "prompt_tokens", "output_tokens", "max_tokens", "num_samples", "prefix_ids", "prefix_offsets", "session")
+COLUMNS = ("arrival_ns", "prompt_tokens", "output_tokens", "max_tokens", "num_samples", "beam_width", "prefix_ids", "prefix_offsets", "session")
 
 
 def assert_same(one: Trace, other: Trace) -> None:
@@ -25,12 +25,13 @@ def traces(draw) -> Trace:
     def column(low, high, dtype=np.int32):
         return np.array(draw(st.lists(st.integers(low, high), min_size=num, max_size=num)), dtype=dtype)
     prompt, output = column(1, 40), column(1, 40)
-    intervals_s = draw(st.lists(st.floats(0, 1e6), min_size=num, max_size=num))
+    intervals_ns = draw(st.lists(st.integers(0, 10**16), min_size=num, max_size=num))
     ids = [list(range(-(-int(tokens) // 4))) for tokens in prompt]
-    has = draw(st.sets(st.sampled_from(["arrival_s", "max_tokens", "num_samples", "prefix_ids", "session"])))
-    return Trace(np.cumsum([0, *intervals_s[1:]], dtype=float) if "arrival_s" in has else None, prompt, output,
+    has = draw(st.sets(st.sampled_from(["arrival_ns", "max_tokens", "num_samples", "beam_width", "prefix_ids", "session"])))
+    return Trace(np.cumsum([0, *intervals_ns[1:]]) if "arrival_ns" in has else None, prompt, output,
                  max_tokens=np.where(column(0, 1) > 0, output + 3, 0).astype(np.int32) if "max_tokens" in has else None,
                  num_samples=column(1, 4) if "num_samples" in has else None,
+                 beam_width=column(1, 4) if {"beam_width", "num_samples"} & has == {"beam_width"} else None,
                  prefix_ids=np.array(sum(ids, []), dtype=np.int64) if "prefix_ids" in has else None,
                  prefix_offsets=np.cumsum([0, *map(len, ids)]) if "prefix_ids" in has else None,
                  session=np.where(np.arange(num) % 2, -1, np.arange(num) // 2) if "session" in has else None,
@@ -58,7 +59,7 @@ def test_a_public_trace_is_the_same_in_the_plain_form(tmp_path, name, ending):
 
 def test_the_plain_form_has_the_columns_it_promises(tmp_path):
     ones = np.ones(1, dtype=np.int32)
-    trace = Trace(np.zeros(1), 17 * ones, ones, max_tokens=0 * ones, num_samples=2 * ones, prefix_ids=np.array([0, 1]),
+    trace = Trace(np.zeros(1, np.int64), 17 * ones, ones, max_tokens=0 * ones, num_samples=2 * ones, prefix_ids=np.array([0, 1]),
                   prefix_offsets=np.array([0, 2]), session=np.array([-1]), source=Source("made", "made", hash_block_tokens=16))
     write_trace(trace, tmp_path / "t.csv")
     assert (tmp_path / "t.csv").read_text() == (

@@ -8,6 +8,7 @@ from pagesim.engine.scheduling import Scheduling
 from pagesim.engine.run import Run
 from pagesim.engine.setup import Setup
 from pagesim.trace import Trace
+from pagesim.trace.instants import whole_ns
 from pagesim.watch.player import Player
 
 # A and C go after a step, E waits for 32 adjacent slots until B and D have gone; nothing for a while; then one more,
@@ -18,7 +19,7 @@ ROWS = ((0, 16, 1), (0, 8, 9), (0, 16, 1), (0, 8, 9), (1, 32, 1), (30, 20, 3), (
 def player(allocator: Contiguous | Paged | None = None, rows: tuple = ROWS, slots: int = 64,
            until_s: float | None = None) -> Player:
     arrival, prompt, output = zip(*rows)
-    trace = Trace(np.array(arrival, float), np.array(prompt, np.int32), np.array(output, np.int32))
+    trace = Trace(whole_ns(np.array(arrival, float)), np.array(prompt, np.int32), np.array(output, np.int32))
     allocator = allocator or Contiguous("exact")
     run = Run(Setup(trace, allocator, slots, slots, Scheduling(), Linear(1.0), until_s=until_s))
     return Player(type(allocator).__name__.lower(), run)
