@@ -63,7 +63,7 @@ def _ask_for_head(state, allocator):
     n[STALE] = n[REFUSED] = n[SHORT] = 0
     n[NEED] = rules.max_model_len
     if n[WAITING] > 0:
-        request, known, stored, kept, copies = head(state)
+        request, known, _, kept, copies = head(state)
         tokens = known if rules.whole_sequence or kept > 0 else min(known, rules.max_num_batched_tokens)
         n[NEED] = reserved_for(state, allocator, request, tokens)
         if not fits(allocator, n[NEED], copies, n[RUNNING]):

@@ -63,7 +63,7 @@ _KNOWN = (
 _SECONDS = ("arrival_s", "arrival_time_s", "timestamp_s", "time_s", "arrival_timestamp", "arrival_time", "arrived_at",
             "timestamp")
 _UNITS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
-_ARRIVALS = {name: 1 for name in _SECONDS} | {
+_ARRIVALS = dict.fromkeys(_SECONDS, 1) | {
     f"{stem}_{unit}": per_s for stem in ("arrival", "arrival_time", "timestamp") for unit, per_s in _UNITS.items()}
 _PLAIN = {
     "prompt": ("prompt_tokens", "input_tokens", "num_prompt_tokens", "prompt_len", "input_len", "prompt_length",

@@ -51,7 +51,7 @@ def test_every_request_has_its_row_also_beyond_one_chunk():
 
 
 def test_the_parts_of_a_timeline_row_sum_to_the_capacity_and_its_duration_is_covered():
-    trace, result = run_of([0, 0.1, 5], [16, 30, 20], [30, 4, 9])
+    _, result = run_of([0, 0.1, 5], [16, 30, 20], [30, 4, 9])
     rows = [{key: float(value) for key, value in row.items()}
             for row in csv.DictReader(timeline_lines(result.timeline, 96))]
     assert rows and all(abs(sum(row[f"mean_{part}_slots"] for part in PARTS) - 96) < 1e-9 for row in rows)
