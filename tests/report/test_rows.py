@@ -8,7 +8,7 @@ from pagesim.allocators.spec import Paged
 from pagesim.engine.result import PARTS
 from pagesim.engine.rules import Linear, Scheduling
 from pagesim.engine.run import simulate
-from pagesim.report.rows import request_lines, timeline_lines
+from pagesim.report.rows import request_text, timeline_lines
 from pagesim.trace import Trace
 
 
@@ -20,7 +20,7 @@ def run_of(arrival_s, prompt, output):
 
 def test_a_row_says_when_each_thing_happened_and_leaves_out_what_did_not():
     trace, result = run_of([0, 0, 9], [16, 63, 20], [3, 4, 1])
-    rows = list(csv.DictReader(request_lines(trace, result.requests)))
+    rows = list(csv.DictReader("".join(request_text(trace, result.requests)).splitlines()))
     assert rows[0] == {
         "request": "0",
         "status": "completed",
@@ -46,7 +46,7 @@ def test_a_row_says_when_each_thing_happened_and_leaves_out_what_did_not():
 
 def test_every_request_has_its_row_also_beyond_one_chunk():
     trace, result = run_of(np.zeros(50_003), np.full(50_003, 80), np.ones(50_003))  # all rejected: quick
-    lines = list(request_lines(trace, result.requests))
+    lines = "".join(request_text(trace, result.requests)).splitlines()
     assert len(lines) == 50_004 and lines[-1].startswith("50002,exceeds_max_model_len,80,1,")
 
 
