@@ -50,7 +50,7 @@ def timeline():
     return Timeline(1, counts, empty, empty, np.zeros((0, len(PARTS))), empty, empty, *[counts] * 9)
 
 
-def run_of(rows, busy=None, *, end_s=10.0, warmup_s=0.0, run=None, counters=Counters()):
+def run_of(rows, busy=None, *, end_s=10.0, warmup_s=0.0, run=None, counters=Counters()):  # noqa: B008
     integrals = np.zeros((len(WINDOWS), len(Column)))
     integrals[WINDOWS.index("run")] = window(end_s - warmup_s) if run is None else run
     if busy is not None:

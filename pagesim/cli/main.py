@@ -65,7 +65,7 @@ def main() -> None:
     """Run the program; a user's mistake ends in one message and its exit code, without a traceback."""
     for stream in ("stdin", "stdout", "stderr"):
         if getattr(sys, stream) is None:  # closed by the shell, as with >&-
-            setattr(sys, stream, open(os.devnull, "r" if stream == "stdin" else "w"))
+            setattr(sys, stream, open(os.devnull, "r" if stream == "stdin" else "w"))  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a question mark where its encoding lacks a sign
     # Starting makes hundreds of thousands of objects that all live on; looking among them for garbage takes 0.1 s, and

@@ -53,7 +53,7 @@ def overridden(document: Document, overrides: Iterable[Override]) -> Document:
 
 
 def _is_path(path: Path, value: str) -> bool:
-    return path in (("trace", "path"), ("durations", "path")) or path == ("model",) and value.endswith(".json")
+    return path in (("trace", "path"), ("durations", "path")) or (path == ("model",) and value.endswith(".json"))
 
 
 def _without_sweep_of(key: str, document: Document) -> Document:

@@ -94,7 +94,7 @@ def read_ceiling(num_bytes: int, memory: torch.Tensor) -> Times:
         step = block * loads
         size = -(-num_bytes // 4 // step) * step
         parts = [words[at:at + size] for at in range(0, len(words) - size + 1, size)[:8]]
-        calls = [lambda part=part: _read[(size // step,)](part, sink, BLOCK=block, LOADS=loads, num_warps=warps)
+        calls = [lambda part=part: _read[(size // step,)](part, sink, BLOCK=block, LOADS=loads, num_warps=warps)  # noqa: B023
                  for part in parts]
         # Reading something else first leaves the cache cold, and keeps the GPU busy while Python launches.  (After
         # writing, the dirty lines would be written back during the measured read.)

@@ -98,7 +98,8 @@ def check_options(*, scale: float | None, window: int | None, softcap: float | N
 
 
 def check_metadata(block_table: torch.Tensor, lengths: torch.Tensor, num_seqs: int, device: torch.device) -> None:
-    if block_table.dtype != torch.int32 or block_table.dim() != 2 or block_table.numel() and block_table.stride(1) != 1:
+    if (block_table.dtype != torch.int32 or block_table.dim() != 2
+            or (block_table.numel() and block_table.stride(1) != 1)):
         raise InputError("block_table must be int32 of shape (num_seqs, max_blocks) with contiguous rows, "
                          f"got {_describe(block_table)}")
     if lengths.dtype != torch.int32 or lengths.dim() != 1 or not lengths.is_contiguous():

@@ -26,7 +26,7 @@ from pagesim.engine.result import Result
 from pagesim.errors import InputError
 from pagesim.report.events import events_json
 from pagesim.report.files import json_text, write_text
-from pagesim.report.rows import request_lines, timeline_lines
+from pagesim.report.rows import request_text, timeline_lines
 from pagesim.trace.trace import Trace
 
 SCHEMA_VERSION = 1
@@ -57,7 +57,7 @@ def write_case(folder: Path, key: str, resolved: dict, entry: dict, trace: Trace
     forget_case(folder)
     write_text(folder / "config.yaml", config_text(resolved))
     with replacing(folder / "requests.csv") as file:
-        file.writelines(request_lines(trace, result.requests))
+        file.writelines(request_text(trace, result.requests))
     with replacing(folder / "timeline.csv") as file:
         file.writelines(timeline_lines(result.timeline, result.capacity_slots))
     write_text(folder / "events.json", events_json(recorded))

@@ -68,7 +68,7 @@ _SECONDS = ("arrival_s", "arrival_time_s", "timestamp_s", "time_s", "arrival_tim
             "timestamp")
 _UNIT_DIGITS = {"ms": 3, "us": 6, "ns": 9}
 _THINKS = {"think_s": 0, "think_ms": 3, "delay": 3, "delay_ms": 3}
-_ARRIVALS = {name: 0 for name in _SECONDS} | {
+_ARRIVALS = dict.fromkeys(_SECONDS, 0) | {
     f"{stem}_{unit}": digits for stem in ("arrival", "arrival_time", "timestamp") for unit, digits in
     _UNIT_DIGITS.items()}
 _PLAIN = {

@@ -14,7 +14,7 @@ from pagesim.kernels.reference import attention, blockwise_attention, gather, pa
 def random_inputs(q_len: int, length: int, num_q_heads: int = 6, num_kv_heads: int = 2, head_dim: int = 8,
                   seed: int = 0):
     generator = torch.Generator().manual_seed(seed)
-    draw = lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)  # noqa: E731
+    draw = lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
     return draw(q_len, num_q_heads, head_dim), draw(length, num_kv_heads, head_dim), draw(length, num_kv_heads,
                                                                                           head_dim)
 

@@ -28,7 +28,7 @@ def test_no_block_of_a_real_table_is_used_twice_in_any_copy(kind, block_size, co
 def test_tables_have_a_row_for_each_sequence_and_zeros_behind_its_end(kind):
     for table in make_tables(SMALL, 4, 40, kind, 2):
         assert table.shape == (5, 4) and table.dtype == np.int32
-        assert kind == "same" or (table[1] == 0).all() and (table[0, 2:] == 0).all()
+        assert kind == "same" or ((table[1] == 0).all() and (table[0, 2:] == 0).all())
 
 
 def test_contiguous_ids_follow_each_other_and_sorted_ones_rise():

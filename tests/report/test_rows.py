@@ -10,7 +10,7 @@ from pagesim.engine.durations import Linear
 from pagesim.engine.scheduling import Scheduling
 from pagesim.engine.run import simulate
 from pagesim.engine.setup import Setup
-from pagesim.report.rows import request_lines, timeline_lines
+from pagesim.report.rows import request_text, timeline_lines
 from pagesim.trace import Trace
 from pagesim.trace.instants import whole_ns
 
@@ -23,7 +23,7 @@ def run_of(arrival_s, prompt, output):
 
 def test_a_row_says_when_each_thing_happened_and_leaves_out_what_did_not():
     trace, result = run_of([0, 0, 9], [16, 63, 20], [3, 4, 1])
-    rows = list(csv.DictReader(request_lines(trace, result.requests)))
+    rows = list(csv.DictReader("".join(request_text(trace, result.requests)).splitlines()))
     assert rows[0] == {
         "request": "0",
         "status": "completed",
@@ -49,12 +49,12 @@ def test_a_row_says_when_each_thing_happened_and_leaves_out_what_did_not():
 
 def test_every_request_has_its_row_also_beyond_one_chunk():
     trace, result = run_of(np.zeros(50_003), np.full(50_003, 80), np.ones(50_003))  # all rejected: quick
-    lines = list(request_lines(trace, result.requests))
+    lines = "".join(request_text(trace, result.requests)).splitlines()
     assert len(lines) == 50_004 and lines[-1].startswith("50002,exceeds_max_model_len,80,1,")
 
 
 def test_the_parts_of_a_timeline_row_sum_to_the_capacity_and_its_duration_is_covered():
-    trace, result = run_of([0, 0.1, 5], [16, 30, 20], [30, 4, 9])
+    _, result = run_of([0, 0.1, 5], [16, 30, 20], [30, 4, 9])
     rows = [{key: float(value) for key, value in row.items()}
             for row in csv.DictReader(timeline_lines(result.timeline, 96))]
     assert rows and all(abs(sum(row[f"mean_{part}_slots"] for part in PARTS) - 96) < 1e-9 for row in rows)
