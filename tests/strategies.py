@@ -1,5 +1,7 @@
 """Random small runs over everything that a user can choose."""
 
+import itertools
+
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.vendor import pretty
@@ -10,28 +12,43 @@ from pagesim.allocators.holes import PLACEMENTS
 from pagesim.engine.durations import Durations, Linear, Roofline
 from pagesim.engine.scheduling import Scheduling
 from pagesim.engine.setup import Setup
-from pagesim.trace.trace import Trace
+from pagesim.trace.trace import Source, Trace
 
 
-def shown(made: Setup, printer, cycle) -> None:
+def show(made: Setup, printer, cycle) -> None:
     """How hypothesis shows a failing run: as what can be pasted into a test."""
-    columns = {name: getattr(made.trace, name) for name in
-               ("arrival_s", "prompt_tokens", "output_tokens", "max_tokens", "num_samples")}
-    trace = ", ".join(f"{name}={column.tolist()}" for name, column in columns.items() if column is not None)
+    trace = made.trace
+    columns = {name: getattr(trace, name, None) for name in
+               ("arrival_s", "prompt_tokens", "output_tokens", "max_tokens", "num_samples", "beam_width", "session_parent",
+                "think_ns")}
+    shown = [f"{name}={column.tolist()}" for name, column in columns.items() if column is not None]
+    if trace.prefix_ids is not None:
+        ids = [trace.prefix_ids[a:b].tolist() for a, b in itertools.pairwise(trace.prefix_offsets)]
+        shown += [f"prefix_ids={ids}", f"hash_block_tokens={trace.source.hash_block_tokens}"]
     rest = {name: value for name, value in vars(made).items() if name != "trace"}
-    printer.text(f"setup({trace}, {', '.join(f'{name}={value!r}' for name, value in rest.items())})")
+    printer.text(f"setup({', '.join(shown)}, {', '.join(f'{name}={value!r}' for name, value in rest.items())})")
 
 
-pretty.for_type_by_name(Setup.__module__, "Setup", shown)
+pretty.for_type_by_name(Setup.__module__, "Setup", show)
 
 
-def setup(prompt_tokens, output_tokens, arrival_s=None, max_tokens=None, num_samples=None, **rest) -> Setup:
+def setup(prompt_tokens, output_tokens, arrival_s=None, max_tokens=None, num_samples=None, beam_width=None,
+          prefix_ids=None, hash_block_tokens=None, session_parent=None, think_ns=None, **rest) -> Setup:
+    """Columns as lists, ``prefix_ids`` as a list for each row; ``rest`` are the other arguments of a setup."""
     def column(values, dtype=np.int32):
         return None if values is None else np.array(values, dtype)
 
     arrival_s = [0.0] * len(prompt_tokens) if arrival_s is None and rest.get("closed_users") is None else arrival_s
-    return Setup(Trace(column(arrival_s, np.float64), column(prompt_tokens), column(output_tokens), column(max_tokens),
-                       column(num_samples)), **rest)
+    ids = offsets = None
+    if prefix_ids is not None:
+        ids, offsets = column(sum(prefix_ids, []), np.int64), np.cumsum([0, *map(len, prefix_ids)])
+    trace = Trace(column(arrival_s, np.float64), column(prompt_tokens), column(output_tokens), column(max_tokens),
+                  column(num_samples), ids, offsets,
+                  source=Source("memory", "memory", hash_block_tokens=hash_block_tokens))
+    for name, values in (("beam_width", beam_width), ("session_parent", session_parent), ("think_ns", think_ns)):
+        if values is not None:      # a trace has no such columns yet
+            object.__setattr__(trace, name, column(values, np.int64))
+    return Setup(trace, **rest)
 
 
 @st.composite
@@ -54,7 +71,8 @@ def setups(draw, allocators=None) -> Setup:
         max_tokens = [0 if more < 0 else o + more for o, more in zip(outputs, column(-1, 5))]
     return setup(
         prompts, outputs, None if users else draw(arrivals(num_requests)), max_tokens,
-        column(1, 3) if one_in(draw, 4) else None, allocator=allocator,
+        # Under paged the samples of a request are one group, which so far only the oracle knows.
+        column(1, 3) if isinstance(allocator, Contiguous) and one_in(draw, 4) else None, allocator=allocator,
         capacity_slots=draw(capacities(allocator, largest, max_model_len)), max_model_len=max_model_len,
         scheduling=scheduling, durations=draw(durations()), closed_users=users,
         until_s=draw(st.sampled_from((1.0, 2.0, 5.0)) | st.floats(0.01, 8)) if one_in(draw, 6) else None,
