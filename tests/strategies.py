@@ -41,7 +41,7 @@ def setup(prompt_tokens, output_tokens, arrival_s=None, max_tokens=None, num_sam
     arrival_s = [0.0] * len(prompt_tokens) if arrival_s is None and rest.get("closed_users") is None else arrival_s
     ids = offsets = None
     if prefix_ids is not None:
-        ids, offsets = column(sum(prefix_ids, []), np.int64), np.cumsum([0, *map(len, prefix_ids)])
+        ids, offsets = column([*itertools.chain(*prefix_ids)], np.int64), np.cumsum([0, *map(len, prefix_ids)])
     trace = Trace(column(arrival_s, np.float64), column(prompt_tokens), column(output_tokens), column(max_tokens),
                   column(num_samples), ids, offsets,
                   source=Source("memory", "memory", hash_block_tokens=hash_block_tokens))

@@ -115,6 +115,9 @@ class Arena:
         self.give_back(sequence.region)
         sequence.region = None
 
+    def end(self, sequence, step: int) -> None:
+        self.release(sequence, step)
+
     def swap_out(self, group, step: int) -> None:
         for sequence in group:
             self.release(sequence, step)

@@ -76,6 +76,9 @@ def label_blocks(memory, running) -> list[str]:
             labels += ["cached" if block in cached else "idle"] * size
             continue
         begin, = {owner.blocks.index(block) * size for owner in owners}
+        for owner in owners:
+            seen = owner.tokens[begin:min(owner.stored, begin + size)]
+            assert memory.contents[block][:len(seen)] == seen, f"{owner.key} finds other tokens in block {block}"
         filled = max(min(owner.stored, begin + size) for owner in owners) - begin
         in_the_end = max(min(owner.final, begin + size) for owner in owners) - begin
         assert 0 <= filled <= in_the_end

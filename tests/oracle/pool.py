@@ -200,6 +200,9 @@ class Pool:
         back = [block for block in freed if block not in front]
         self.free = front + self.free + back
 
+    def end(self, sequence, step: int) -> None:
+        self.release(sequence, step)
+
     def swap_out(self, group, step: int) -> None:
         """Every block of the group moves once."""
         for sequence in group:

@@ -6,12 +6,14 @@ import numpy as np
 
 from pagesim.allocators import Contiguous
 from pagesim.engine.durations import Linear
+from pagesim.errors import InputError
 
 from .arena import Arena
-from .arrivals import Closed, Timed
+from .arrivals import Closed, Joining, Timed
 from .beams import Sharing, parent_of
 from .ledger import Instant, chunks_of
 from .pool import Pool
+from .radix_pool import RadixPool
 from .record import Step, Sums
 from .sequence import Sequence
 from .tokens import output_name, prompt_names
@@ -29,6 +31,9 @@ def duration_s(durations, prefill: int, decode: int, num_sequences: int, context
     return durations.overhead_s + max(memory, compute)
 
 
+NO_FORKS = Sharing()
+
+
 class OracleRun:
     """Of the same setup as the engine's ``Run``; the whole run is made here.
 
@@ -37,15 +42,20 @@ class OracleRun:
     admission) an entry for each request.
     """
 
-    def __init__(self, setup, sharing: Sharing = Sharing()) -> None:
-        self.sharing = sharing
+    def __init__(self, setup, sharing: Sharing = NO_FORKS) -> None:
+        self.sharing, self.trace = sharing, setup.trace
+        parents, think_ns = (getattr(setup.trace, name, None) for name in ("session_parent", "think_ns"))
         trace, scheduling, closed_users = setup.trace, setup.scheduling, setup.closed_users
         self.scheduling, self.durations, self.max_model_len = scheduling, setup.durations, setup.max_model_len
         self.until_s, self.warmup_s = setup.until_s, setup.warmup_s
         self.memory = make_memory(setup.allocator, setup.capacity_slots, setup.max_model_len)
         self.empty_memory = make_memory(setup.allocator, setup.capacity_slots, setup.max_model_len)
         self.requests = [self.make_sequences(trace, i) for i in range(len(trace))]
+        if isinstance(self.memory, RadixPool) and (scheduling.preemption == "swap" or any(len(one) > 1 for one in self.requests)):
+            raise InputError("prefix_cache radix neither swaps nor shares between samples")
         self.arrivals = Timed(trace.arrival_s) if closed_users is None else Closed(len(trace), closed_users)
+        self.joining = Joining(self.arrivals, [cell(parents, row, -1) for row in range(len(trace))],
+                               [cell(think_ns, row, -1) / 10**9 for row in range(len(trace))])
         self.status = ["unfinished"] * len(trace)
         self.first_scheduled_s, self.first_token_s, self.finish_s = ([math.nan] * len(trace) for _ in range(3))
         self.preemptions, self.hit_tokens = [0] * len(trace), [0] * len(trace)
@@ -68,7 +78,7 @@ class OracleRun:
         num_rejected = self.arrive()
         while not self.running and not self.queue:      # no step follows those that were rejected: the clock jumps
             self.arrivals.request_left(num_rejected, self.now_s)
-            next_s = self.arrivals.next_s()
+            next_s = self.joining.next_s()
             if next_s is None or (self.until_s is not None and next_s >= self.until_s):
                 return False
             self.now_s = max(self.now_s, next_s)
@@ -85,14 +95,25 @@ class OracleRun:
 
     def arrive(self) -> int:
         num_rejected = 0
-        for row in self.arrivals.until(self.now_s):
+        while (row := self.joining.next_row(self.now_s)) is not None:
+            self.continue_session(row)
             reason = self.reason_to_reject(self.requests[row])
             if reason is None:
                 self.queue.append(self.requests[row])
             else:
                 self.status[row] = reason
+                self.joining.ended_s[row] = self.now_s
                 num_rejected += 1
         return num_rejected
+
+    def continue_session(self, row: int) -> None:
+        """A turn's prompt begins with the prompt and the output of the turn before, those of its first sample."""
+        parent = self.joining.parent[row]
+        if parent >= 0:
+            before = self.requests[parent][0]
+            unsampled = [output_name(parent, 0, i) for i in range(before.sampled, before.output_tokens)]
+            for sequence in self.requests[row]:
+                sequence.tokens = prompt_names(self.trace, row, before.tokens + unsampled)
 
     def reason_to_reject(self, samples: list[Sequence]) -> str | None:
         one, scheduling = samples[0], self.scheduling
@@ -320,20 +341,28 @@ class OracleRun:
             self.first_token_s[sequence.request] = self.now_s
 
     def finish(self, step: Step) -> None:
+        radix = self.memory if isinstance(self.memory, RadixPool) else None
+        if radix:
+            radix.tree.hold_frees()
+        prefilled = {request for request, _ in step.chunks}
         for sequence in list(self.running):
             if sequence.sampled < sequence.output_tokens:
+                if radix and sequence.request in prefilled:
+                    radix.insert(sequence, step.index)
                 continue
             assert sequence.stored == sequence.final
             waste = self.memory.held_slots(sequence) - sequence.final
             self.sums.waste_slots[waste.bit_length()] += 1
             self.count_released_table(sequence)
-            self.memory.release(sequence, step.index)
+            self.memory.end(sequence, step.index)
             self.running.remove(sequence)
             step.finished.append(sequence.key)
             self.unfinished_samples[sequence.request] -= 1
             if self.unfinished_samples[sequence.request] == 0:
                 self.status[sequence.request] = "completed"
-                self.finish_s[sequence.request] = self.now_s
+                self.finish_s[sequence.request] = self.joining.ended_s[sequence.request] = self.now_s
+        if radix:
+            radix.tree.release_frees()
         if not self.memory.contiguous:
             self.sums.collect(self.memory, step)
             step.cached_blocks_end = len(self.memory.cached_blocks())
@@ -357,7 +386,7 @@ class OracleRun:
 def make_memory(allocator, capacity_slots: int, max_model_len: int):
     if isinstance(allocator, Contiguous):
         return Arena(allocator, capacity_slots, max_model_len)
-    return Pool(allocator, capacity_slots)
+    return (RadixPool if allocator.prefix_cache == "radix" else Pool)(allocator, capacity_slots)
 
 
 def cell(column, row: int, otherwise: int) -> int:
