@@ -1,10 +1,12 @@
 """Random small runs over everything that a user can choose."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.vendor import pretty
+from oracle.beams import Sharing
 
 from pagesim.allocators import Contiguous, Paged
 from pagesim.allocators.contiguous import RESERVES
@@ -77,6 +79,54 @@ def setups(draw, allocators=None) -> Setup:
         scheduling=scheduling, durations=draw(durations()), closed_users=users,
         until_s=draw(st.sampled_from((1.0, 2.0, 5.0)) | st.floats(0.01, 8)) if one_in(draw, 6) else None,
         warmup_s=draw(st.sampled_from((1.0, 2.0)) | st.floats(0, 3)) if one_in(draw, 5) else 0.0)
+
+
+@st.composite
+def sharing_setups(draw, caches=("none", "vllm", "radix"), alone: bool = False) -> tuple[Setup, Sharing]:
+    """A run of paged requests that share prefixes, histories and, unless each is ``alone``, samples or beams."""
+    num_requests, longest = draw(st.sampled_from((2, 4, 8, 12))), draw(st.sampled_from((4, 9, 16)))
+
+    def column(values) -> list[int]:
+        return draw(st.lists(values, min_size=num_requests, max_size=num_requests))
+
+    lengths = st.integers(1, longest)
+    prompts, outputs = column(lengths), column(lengths)
+    block_size, granularity = draw(st.sampled_from(((1, 1), (1, 3), (2, 4), (3, 3), (4, 2), (4, 4), (6, 2))))
+    cache = draw(st.sampled_from(caches))
+    most = 1 if alone or cache == "radix" else draw(st.sampled_from((1, 2, 4)))
+    several = {draw(st.sampled_from(("num_samples", "beam_width"))): column(st.integers(1, most))} if most > 1 else {}
+    parents = think_ns = None
+    if draw(st.booleans()):
+        parents = [draw(st.integers(-1, row - 1)) if row else -1 for row in range(num_requests)]
+        think_ns = column(st.sampled_from((-1, -1, 0, 300_000_000, 2_000_000_000)))
+    for row in range(num_requests):
+        if parents and parents[row] >= 0 and draw(st.booleans()):      # often the whole history
+            prompts[row] = min(prompts[parents[row]] + outputs[parents[row]] + draw(st.integers(0, 3)), 3 * longest)
+    largest = max(p + o for p, o in zip(prompts, outputs))
+    scheduling = draw(schedulings(largest + draw(st.integers(0, 4))))
+    if cache == "radix":
+        scheduling = replace(scheduling, preemption="recompute")
+    allocator = Paged(block_size, draw(st.sampled_from(("lifo", "fifo"))), draw(st.sampled_from((0.0, 0.0, 0.1, 0.4))), cache,
+                      draw(st.sampled_from(("lru", "lfu", "fifo"))) if cache == "radix" else "lru")
+    users = draw(st.sampled_from((1, 3))) if one_in(draw, 4) else None
+    made = setup(
+        prompts, outputs, None if users else draw(arrivals(num_requests)), **several,
+        prefix_ids=draw(prefix_trees(prompts, granularity)) if draw(st.booleans()) else None,
+        hash_block_tokens=granularity, session_parent=parents, think_ns=think_ns, allocator=allocator,
+        capacity_slots=draw(capacities(allocator, largest * draw(st.integers(1, most)), largest)),
+        max_model_len=scheduling.max_num_batched_tokens if not scheduling.chunked_prefill else largest,
+        scheduling=scheduling, durations=draw(durations()), closed_users=users)
+    return made, Sharing(draw(st.sampled_from((0.0, 0.2, 0.7, 1.0))), draw(st.integers(0, 2**64 - 1)))
+
+
+@st.composite
+def prefix_trees(draw, prompts: list[int], granularity: int) -> list[list[int]]:
+    """Ids of prompts that go down a tree together: an id is a node of the tree, so that it says what comes before."""
+    nodes, rows = {}, []
+    for prompt in prompts:
+        path = draw(st.lists(st.sampled_from((0, 0, 0, 1)), min_size=0, max_size=-(-prompt // granularity)))
+        rows.append([nodes.setdefault(tuple(path[:end]), len(nodes)) for end in range(1, len(path) + 1)])
+    return rows
 
 
 def one_in(draw, number: int) -> bool:

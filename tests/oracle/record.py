@@ -27,6 +27,8 @@ class Step:
     admitted: list[tuple[int, int]] = field(default_factory=list)
     finished: list[tuple[int, int]] = field(default_factory=list)
     stored: dict[tuple[int, int], int] = field(default_factory=dict)            # of the running, in their order
+    known: dict[tuple[int, int], int] = field(default_factory=dict)             # of the running
+    owners: int = 0              # of all blocks, added up
     tables: dict[tuple[int, int], list[int]] = field(default_factory=dict)      # paged
     regions: dict[tuple[int, int], tuple[int, int, int]] = field(default_factory=dict)  # start, asked, allocated
     free_blocks_end: list[int] = field(default_factory=list)

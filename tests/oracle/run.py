@@ -296,6 +296,8 @@ class OracleRun:
         if self.units_swapped:
             step.duration_s += self.units_swapped * self.memory.block_size * self.scheduling.swap_s_per_slot
         step.stored = {s.key: s.stored for s in self.running}
+        step.known = {s.key: s.known for s in self.running}
+        step.owners = 0 if self.memory.contiguous else sum(map(len, self.memory.owners))
         step.logical_blocks = sum(len(s.blocks) for s in self.running)
         step.logical_tokens = sum(step.stored.values())
         for s in self.running:
