@@ -1,8 +1,12 @@
 """Random small runs over everything that a user can choose."""
 
+import itertools
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.vendor import pretty
+from oracle.beams import Sharing
 
 from pagesim.allocators import Contiguous, Paged
 from pagesim.allocators.contiguous import RESERVES
@@ -11,29 +15,41 @@ from pagesim.engine.durations import Durations, Linear, Roofline
 from pagesim.engine.scheduling import Scheduling
 from pagesim.engine.setup import Setup
 from pagesim.trace.instants import whole_ns
-from pagesim.trace.trace import Trace
+from pagesim.trace.trace import Source, Trace
 
 
-def shown(made: Setup, printer, cycle) -> None:
+def show(made: Setup, printer, cycle) -> None:
     """How hypothesis shows a failing run: as what can be pasted into a test."""
-    columns = {name: getattr(made.trace, name) for name in
-               ("arrival_s", "prompt_tokens", "output_tokens", "max_tokens", "num_samples")}
-    trace = ", ".join(f"{name}={column.tolist()}" for name, column in columns.items() if column is not None)
+    trace = made.trace
+    columns = {name: getattr(trace, name, None) for name in
+               ("arrival_s", "prompt_tokens", "output_tokens", "max_tokens", "num_samples", "beam_width", "session_parent",
+                "think_ns")}
+    shown = [f"{name}={column.tolist()}" for name, column in columns.items() if column is not None]
+    if trace.prefix_ids is not None:
+        ids = [trace.prefix_ids[a:b].tolist() for a, b in itertools.pairwise(trace.prefix_offsets)]
+        shown += [f"prefix_ids={ids}", f"hash_block_tokens={trace.source.hash_block_tokens}"]
     rest = {name: value for name, value in vars(made).items() if name != "trace"}
-    printer.text(f"setup({trace}, {', '.join(f'{name}={value!r}' for name, value in rest.items())})")
+    printer.text(f"setup({', '.join(shown)}, {', '.join(f'{name}={value!r}' for name, value in rest.items())})")
 
 
-pretty.for_type_by_name(Setup.__module__, "Setup", shown)
+pretty.for_type_by_name(Setup.__module__, "Setup", show)
 
 
-def setup(prompt_tokens, output_tokens, arrival_s=None, max_tokens=None, num_samples=None, **rest) -> Setup:
+def setup(prompt_tokens, output_tokens, arrival_s=None, max_tokens=None, num_samples=None, beam_width=None,
+          prefix_ids=None, hash_block_tokens=None, session_parent=None, think_ns=None, **rest) -> Setup:
+    """Columns as lists, ``prefix_ids`` as a list for each row; ``rest`` are the other arguments of a setup."""
     def column(values, dtype=np.int32):
         return None if values is None else np.array(values, dtype)
 
     arrival_s = [0.0] * len(prompt_tokens) if arrival_s is None and rest.get("closed_users") is None else arrival_s
-    arrival_ns = None if arrival_s is None else whole_ns(np.array(arrival_s, np.float64))
-    return Setup(Trace(arrival_ns, column(prompt_tokens), column(output_tokens), column(max_tokens),
-                       column(num_samples)), **rest)
+    ids = offsets = None
+    if prefix_ids is not None:
+        ids, offsets = column([*itertools.chain(*prefix_ids)], np.int64), np.cumsum([0, *map(len, prefix_ids)])
+    trace = Trace(None if arrival_s is None else whole_ns(np.array(arrival_s, np.float64)), column(prompt_tokens),
+                  column(output_tokens), column(max_tokens), column(num_samples), column(beam_width), ids, offsets,
+                  session_parent=column(session_parent, np.int64), think_ns=column(think_ns, np.int64),
+                  source=Source("memory", "memory", hash_block_tokens=hash_block_tokens))
+    return Setup(trace, **rest)
 
 
 @st.composite
@@ -56,11 +72,61 @@ def setups(draw, allocators=None) -> Setup:
         max_tokens = [0 if more < 0 else o + more for o, more in zip(outputs, column(-1, 5))]
     return setup(
         prompts, outputs, None if users else draw(arrivals(num_requests)), max_tokens,
-        column(1, 3) if one_in(draw, 4) else None, allocator=allocator,
+        # Under paged the samples of a request are one group, which so far only the oracle knows.
+        column(1, 3) if isinstance(allocator, Contiguous) and one_in(draw, 4) else None, allocator=allocator,
         capacity_slots=draw(capacities(allocator, largest, max_model_len)), max_model_len=max_model_len,
         scheduling=scheduling, durations=draw(durations()), closed_users=users,
         until_s=draw(st.sampled_from((1.0, 2.0, 5.0)) | st.floats(0.01, 8)) if one_in(draw, 6) else None,
         warmup_s=draw(st.sampled_from((1.0, 2.0)) | st.floats(0, 3)) if one_in(draw, 5) else 0.0)
+
+
+@st.composite
+def sharing_setups(draw, caches=("none", "vllm", "radix"), alone: bool = False) -> tuple[Setup, Sharing]:
+    """A run of paged requests that share prefixes, histories and, unless each is ``alone``, samples or beams."""
+    num_requests, longest = draw(st.sampled_from((2, 4, 8, 12))), draw(st.sampled_from((4, 9, 16)))
+
+    def column(values) -> list[int]:
+        return draw(st.lists(values, min_size=num_requests, max_size=num_requests))
+
+    lengths = st.integers(1, longest)
+    prompts, outputs = column(lengths), column(lengths)
+    block_size, granularity = draw(st.sampled_from(((1, 1), (1, 3), (2, 4), (3, 3), (4, 2), (4, 4), (6, 2))))
+    cache = draw(st.sampled_from(caches))
+    most = 1 if alone or cache == "radix" else draw(st.sampled_from((1, 2, 4)))
+    several = {draw(st.sampled_from(("num_samples", "beam_width"))): column(st.integers(1, most))} if most > 1 else {}
+    parents = think_ns = None
+    if draw(st.booleans()):
+        parents = [draw(st.integers(-1, row - 1)) if row else -1 for row in range(num_requests)]
+        thinks = column(st.sampled_from((-1, -1, 0, 300_000_000, 2_000_000_000)))
+        think_ns = [-1 if parent < 0 else think for parent, think in zip(parents, thinks)]
+    for row in range(num_requests):
+        if parents and parents[row] >= 0 and draw(st.booleans()):      # often the whole history
+            prompts[row] = min(prompts[parents[row]] + outputs[parents[row]] + draw(st.integers(0, 3)), 3 * longest)
+    largest = max(p + o for p, o in zip(prompts, outputs))
+    scheduling = draw(schedulings(largest + draw(st.integers(0, 4))))
+    if cache == "radix":
+        scheduling = replace(scheduling, preemption="recompute")
+    allocator = Paged(block_size, draw(st.sampled_from(("lifo", "fifo"))), draw(st.sampled_from((0.0, 0.0, 0.1, 0.4))), cache,
+                      draw(st.sampled_from(("lru", "lfu", "fifo"))) if cache == "radix" else "lru")
+    users = draw(st.sampled_from((1, 3))) if one_in(draw, 4) else None
+    made = setup(
+        prompts, outputs, None if users else draw(arrivals(num_requests)), **several,
+        prefix_ids=draw(prefix_trees(prompts, granularity)) if draw(st.booleans()) else None,
+        hash_block_tokens=granularity, session_parent=parents, think_ns=think_ns, allocator=allocator,
+        capacity_slots=draw(capacities(allocator, largest * draw(st.integers(1, most)), largest)),
+        max_model_len=scheduling.max_num_batched_tokens if not scheduling.chunked_prefill else largest,
+        scheduling=scheduling, durations=draw(durations()), closed_users=users)
+    return made, Sharing(draw(st.sampled_from((0.0, 0.2, 0.7, 1.0))), draw(st.integers(0, 2**64 - 1)))
+
+
+@st.composite
+def prefix_trees(draw, prompts: list[int], granularity: int) -> list[list[int]]:
+    """Ids of prompts that go down a tree together: an id is a node of the tree, so that it says what comes before."""
+    nodes, rows = {}, []
+    for prompt in prompts:
+        path = draw(st.lists(st.sampled_from((0, 0, 0, 1)), min_size=0, max_size=-(-prompt // granularity)))
+        rows.append([nodes.setdefault(tuple(path[:end]), len(nodes)) for end in range(1, len(path) + 1)])
+    return rows
 
 
 def one_in(draw, number: int) -> bool:

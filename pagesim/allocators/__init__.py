@@ -1,4 +1,4 @@
-"""Who owns which slots.  A kind of allocator is one module and one row of ``KINDS``; ``contract`` says what it answers."""
+"""Who owns which slots.  A kind of allocator is a module and a row of ``KINDS``; ``contract`` says what it answers."""
 
 from types import ModuleType
 from typing import NamedTuple

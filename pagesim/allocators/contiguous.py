@@ -55,8 +55,9 @@ class ContiguousMemory(NamedTuple):
 
 def make(spec, capacity_slots, demand):
     return ContiguousMemory(
-        capacity_slots, RESERVES.index(spec.reserve), spec.growth, demand.max_model_len, *np.zeros((3, demand.rows), int),
-        make_holes(spec.placement, capacity_slots, demand.rows), np.zeros(1, int))
+        capacity_slots, RESERVES.index(spec.reserve), spec.growth, demand.max_model_len,
+        *np.zeros((3, demand.rows), np.int64), make_holes(spec.placement, capacity_slots, demand.rows),
+        np.zeros(1, np.int64))
 
 
 def name(spec):

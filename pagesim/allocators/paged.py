@@ -14,6 +14,8 @@ from pagesim.core.units import ceil_div
 from pagesim.errors import InputError
 
 Reuse = Literal["lifo", "fifo"]
+PrefixCache = Literal["none", "vllm", "radix"]
+Eviction = Literal["lru", "lfu", "fifo"]
 
 
 @dataclass(frozen=True)
@@ -26,9 +28,17 @@ class Paged:
     """Freed blocks are handed out next (lifo, vLLM without prefix caching) or last (fifo)."""
     watermark: float = 0.0
     """Share of the blocks kept free at an admission while something runs."""
+    prefix_cache: PrefixCache = "none"
+    """Blocks of equal prefixes are found again as vLLM does, or as SGLang's radix tree does."""
+    eviction: Eviction = "lru"
+    """Whom the radix tree evicts first."""
 
     def __post_init__(self) -> None:
         one_of("reuse", self.reuse, get_args(Reuse))
+        one_of("prefix_cache", self.prefix_cache, get_args(PrefixCache))
+        one_of("eviction", self.eviction, get_args(Eviction))
+        if self.eviction != "lru" and self.prefix_cache != "radix":
+            raise InputError(f"eviction {self.eviction} needs prefix_cache radix, got {self.prefix_cache}")
         if self.block_size < 1:
             raise InputError(f"block_size must be at least 1, got {self.block_size}")
         if not 0 <= self.watermark < 1:
@@ -45,8 +55,8 @@ HOLD = np.dtype([(name, np.int64) for name in ("blocks", "entries", "since", "du
 class PagedMemory(NamedTuple):
     """State of the pool.
 
-    ``freed`` holds the blocks that were given back: a stack for lifo, a ring for fifo; a pool of billions of blocks costs
-    no memory until it is used.
+    ``freed`` holds the blocks that were given back: a stack for lifo, a ring for fifo; a pool of billions of blocks
+    costs no memory until it is used.
     """
 
     num_blocks: int
@@ -63,6 +73,8 @@ class PagedMemory(NamedTuple):
 
 
 def make(spec, capacity_slots, demand):
+    if spec.prefix_cache != "none":
+        raise InputError(f"prefix_cache {spec.prefix_cache} is not simulated yet: leave it out")
     num_blocks = capacity_slots // spec.block_size
     width = min(ceil_div(demand.longest_tokens, spec.block_size), num_blocks)
     stride = 16 * (ceil_div(width, 16) | 1)  # an odd number of cache lines, lest rows share their places in the cache

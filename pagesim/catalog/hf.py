@@ -127,7 +127,7 @@ def _window(kind: Kind, config: dict) -> int | None:
 
 def _extras(kind: Kind, config: dict, head_dim: int | None) -> Iterator[str]:
     yield from kind.extras or ()
-    if config.get("alibi") or kind.name == "baichuan" and config.get("hidden_size") != 4096:   # Baichuan's 13B
+    if config.get("alibi") or (kind.name == "baichuan" and config.get("hidden_size") != 4096):   # Baichuan's 13B
         yield "ALiBi"
     if config.get("attn_logit_softcapping"):
         yield f"a soft cap of {config['attn_logit_softcapping']:g}"

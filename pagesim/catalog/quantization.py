@@ -85,6 +85,6 @@ def _kv_cache_dtype(key: str, value: object) -> str:
         return "auto"
     scheme = value if isinstance(value, dict) else {}
     floats_of_8 = (scheme.get("num_bits"), scheme.get("type"), bool(scheme.get("dynamic"))) == (8, "float", False)
-    if floats_of_8 or isinstance(value, str) and value.lower() == "fp8":
+    if floats_of_8 or (isinstance(value, str) and value.lower() == "fp8"):
         return "fp8"
     raise InputError(f"{key} {value!r} is not a cache whose size is known here; {WAY_OUT}")

@@ -52,7 +52,7 @@ class Sized:
     def _kv_bytes_per_token(self) -> int | None:
         if isinstance(self.config.model, KvBytes):
             return self.config.model.kv_bytes_per_token
-        if self.model is None or self.max_model_len is None and self.config.max_model_len != "auto":
+        if self.model is None or (self.max_model_len is None and self.config.max_model_len != "auto"):
             return None
         memory = self.config.memory
         return catalog.kv_bytes_per_token(

@@ -12,13 +12,13 @@ INLINE_OPTIONS = {"forceinline": True, **_NO_WRAPPERS}
 _marked: list[tuple[Callable, dict]] = []
 
 
-def HOT(function: Callable) -> Callable:  # noqa: N802 - a mark on a function, not a call
+def HOT(function: Callable) -> Callable:
     """Mark a function that most steps call: inlined wherever it is called."""
     _marked.append((function, INLINE_OPTIONS))
     return function
 
 
-def COLD(function: Callable) -> Callable:  # noqa: N802
+def COLD(function: Callable) -> Callable:
     """Mark a function that few steps call."""
     _marked.append((function, _NO_WRAPPERS))
     return function

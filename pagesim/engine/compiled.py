@@ -26,8 +26,9 @@ def _cache_directory() -> Path:
     """The directory for exactly these sources and versions, under the user's cache directory."""
     digest = hashlib.sha256(f"{numba.__version__} {np.__version__} {sys.version_info[:2]}".encode())
     package = Path(__file__).parents[1]
-    for source in [source for floor in ("core", "allocators", "engine") for source in sorted(package.glob(f"{floor}/*.py"))]:
-        digest.update(source.read_bytes())
+    for floor in ("core", "allocators", "engine"):
+        for source in sorted(package.glob(f"{floor}/*.py")):
+            digest.update(source.read_bytes())
     root = os.environ.get("PAGESIM_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or _home() / ".cache"
     return Path(root) / "pagesim" / digest.hexdigest()[:16]
 

@@ -34,7 +34,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Roofline:
-    """``overhead_s + max(bytes / (BANDWIDTH_SHARE · bandwidth), floating-point operations / (COMPUTE_SHARE · peak))`` of a step.
+    """``overhead_s + max(bytes / (BANDWIDTH_SHARE · bandwidth), operations / (COMPUTE_SHARE · peak))`` of a step.
 
     bytes = ``weight_bytes + kv_bytes_per_token·(context + tokens)``: every stored token of the scheduled sequences is
     read (this step's included) and this step's tokens are written.  Operations =

@@ -110,7 +110,7 @@ class Run:
                            origin={"step": int(self._state.run.step), "time_s": self.step_start_s()})
 
     def owners(self) -> np.ndarray:
-        """Request that owns each unit at this instant, ``NOBODY`` for none, int64; unlike ``tables`` all that is held."""
+        """Request that owns each unit at this instant, or ``NOBODY``, int64; unlike ``tables`` all that is held."""
         owners, requests = np.full(self.units()[1], NOBODY, np.int64), self.request_of_rows()
         for row in self.running():
             owners[contract.ids(self._memory, row)] = requests[row]

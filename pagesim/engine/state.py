@@ -78,8 +78,8 @@ LINE = np.dtype([
     ("duration_s", np.float64),
     ("means", np.float64, (len(PARTS) + 2,)),
     *((name, np.int64) for name in (
-        "first_step", "token_states", "allocated", "running", "waiting", "prefill_tokens", "decode_tokens", "preemptions",
-        "admissions", "completions"))], align=True)
+        "first_step", "token_states", "allocated", "running", "waiting", "prefill_tokens", "decode_tokens",
+        "preemptions", "admissions", "completions"))], align=True)
 
 # What adds up over the run: the columns over each window, the columns at this step, waiting by its cause, waste of
 # ended sequences.

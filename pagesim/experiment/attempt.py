@@ -83,8 +83,9 @@ def _read(path: str, limit: int | None, strict: bool, changed: int | None) -> Tr
 
 def start(case: Case) -> Run:
     """The case's run before its first step."""
-    return Run(Setup(read_requests(case.trace), case.allocator, case.capacity.slots, case.max_model_len, case.scheduling,
-                     case.durations, case.trace.users, case.trace.until_s, case.trace.warmup_s))
+    asked = case.trace
+    return Run(Setup(read_requests(asked), case.allocator, case.capacity.slots, case.max_model_len, case.scheduling,
+                     case.durations, asked.users, asked.until_s, asked.warmup_s))
 
 
 def _run(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:

@@ -175,7 +175,6 @@ def test_a_file_that_cannot_be_written_is_an_error_with_its_path(pagesim, tmp_pa
 def test_ctrl_c_shows_what_has_finished_and_exits_130(pagesim, tmp_path, monkeypatch):
     from pagesim.allocators import Paged
     from pagesim.engine.run import Run
-    from pagesim.engine.setup import Setup
 
     advance = Run.advance
 

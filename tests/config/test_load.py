@@ -89,7 +89,8 @@ def test_every_key_of_a_resolved_case_has_its_value(case, tmp_path):
             "reserve_full_isl": True,
         },
         "durations": {"kind": "fixed", "step_s": 0.03},
-        "allocators": [{"kind": "paged", "block_size": 16, "reuse": "lifo", "watermark": 0.0}],
+        "allocators": [{"kind": "paged", "block_size": 16, "reuse": "lifo", "watermark": 0.0, "prefix_cache": "none",
+                        "eviction": "lru"}],
         "seed": 0,
     }
 

@@ -1,6 +1,7 @@
 """A run whose rules contradict each other or its trace is refused when it is made, with the way out."""
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -60,5 +61,5 @@ def test_a_closed_loop_needs_a_user():
 
 def test_an_end_before_the_beginning_is_refused():
     for wrong in ({"until_s": 0.0}, {"until_s": float("nan")}, {"warmup_s": -1.0}, {"warmup_s": float("inf")}):
-        refused(lambda: setup([4], [4], allocator=Paged(16), capacity_slots=100, max_model_len=50,
-                              scheduling=Scheduling(), durations=Linear(1.0), **wrong), *wrong)
+        refused(partial(setup, [4], [4], allocator=Paged(16), capacity_slots=100, max_model_len=50,
+                        scheduling=Scheduling(), durations=Linear(1.0), **wrong), *wrong)

@@ -51,6 +51,9 @@ class Arena:
             "grow": sequence.known,
         }[self.spec.reserve]
 
+    def todo(self, sequence) -> int:
+        return sequence.known - sequence.stored
+
     def could_ever_hold(self, sequence, num_samples: int) -> bool:
         """Asked of an arena with nothing in it."""
         assert all(owner is None for owner in self.owner)
@@ -105,9 +108,19 @@ class Arena:
         self.copied_tokens += sequence.stored
         return True
 
-    def release(self, sequence) -> None:
+    def written(self, sequence, tokens: int) -> None:
+        pass
+
+    def release(self, sequence, step: int) -> None:
         self.give_back(sequence.region)
         sequence.region = None
+
+    def end(self, sequence, step: int) -> None:
+        self.release(sequence, step)
+
+    def swap_out(self, group, step: int) -> None:
+        for sequence in group:
+            self.release(sequence, step)
 
     # Where regions lie.
 
@@ -170,7 +183,10 @@ class Arena:
 
     # What the ledger reads.
 
-    def units(self, sequence) -> int:
+    def units(self, group) -> int:
+        return sum(sequence.region.allocated for sequence in group)
+
+    def held_slots(self, sequence) -> int:
         return sequence.region.allocated
 
     def asked(self, sequence) -> int:

@@ -23,10 +23,10 @@ class Instant:
         head = queue[0] if queue else None
         refused, need = False, 0
         if head:
-            chunks = chunks_of(head, scheduling.max_num_batched_tokens)
+            chunks = chunks_of(head, scheduling.max_num_batched_tokens, memory)
             refused = memory.refuses(head, chunks, scheduling, len(running))
             need = memory.need_slots(head, chunks, scheduling, len(running))
-        labels = label_slots(memory, running)
+        labels = label_slots(memory, running) if memory.contiguous else label_blocks(memory, running)
         if memory.contiguous and refused and memory.free_slots() >= need:
             labels = ["stranded" if label == "idle" else label for label in labels]
         parts = {part: labels.count(part) for part in PARTS}
@@ -40,17 +40,16 @@ class Instant:
                    extfrag_index(holes, free, q) if no_hole else 0)
 
 
-def chunks_of(head, budget: int) -> list[int]:
-    """Tokens that the sequences of the queue's head compute at once when they may have ``budget``."""
+def chunks_of(group, budget: int, memory) -> list[int]:
+    """Tokens that sequences scheduled together compute at once when they may have ``budget``."""
     chunks = []
-    for sequence in head:
-        chunks.append(min(sequence.known - sequence.stored, budget - sum(chunks)))
+    for sequence in group:
+        chunks.append(min(memory.todo(sequence), budget - sum(chunks)))
     return chunks
 
 
 def label_slots(memory, running) -> list[str]:
-    capacity = memory.remainder + (len(memory.owner) if memory.contiguous else memory.num_blocks * memory.block_size)
-    labels = ["idle"] * (capacity - memory.remainder) + ["remainder"] * memory.remainder
+    labels = ["idle"] * len(memory.owner)
     for sequence in running:
         for position, slot in enumerate(memory.slots(sequence)):
             assert labels[slot] == "idle", f"slot {slot} is owned twice"
@@ -63,6 +62,29 @@ def label_slots(memory, running) -> list[str]:
             else:
                 labels[slot] = "rounding"
     assert labels.count("idle") == memory.free_slots()
+    return labels
+
+
+def label_blocks(memory, running) -> list[str]:
+    """A block is as full as its fullest owner sees it, and will be as full as the longest of them makes it."""
+    size, cached = memory.block_size, memory.cached_blocks()
+    labels = ["remainder"] * memory.remainder
+    for block in range(memory.num_blocks):
+        owners = [sequence for sequence in running if block in sequence.blocks]
+        assert {owner.key for owner in owners} == memory.owners[block], f"owners of block {block}"
+        if not owners:
+            labels += ["cached" if block in cached else "idle"] * size
+            continue
+        begin, = {owner.blocks.index(block) * size for owner in owners}
+        for owner in owners:
+            seen = owner.tokens[begin:min(owner.stored, begin + size)]
+            assert memory.contents[block][:len(seen)] == seen, f"{owner.key} finds other tokens in block {block}"
+        filled = max(min(owner.stored, begin + size) for owner in owners) - begin
+        in_the_end = max(min(owner.final, begin + size) for owner in owners) - begin
+        assert 0 <= filled <= in_the_end
+        labels += (["token_states"] * filled + ["reserved"] * (in_the_end - filled)
+                   + ["overreserved"] * (size - in_the_end))
+    assert labels.count("idle") + labels.count("cached") == memory.free_slots()
     return labels
 
 

@@ -6,13 +6,17 @@ import numpy as np
 
 from pagesim.allocators import Contiguous
 from pagesim.engine.durations import Linear
+from pagesim.errors import InputError
 
 from .arena import Arena
-from .arrivals import Closed, Timed
+from .arrivals import Closed, Joining, Timed
+from .beams import Sharing, parent_of
 from .ledger import Instant, chunks_of
 from .pool import Pool
+from .radix_pool import RadixPool
 from .record import Step, Sums
 from .sequence import Sequence
+from .tokens import output_name, prompt_names
 
 
 def duration_s(durations, prefill: int, decode: int, num_sequences: int, context: int) -> float:
@@ -27,24 +31,34 @@ def duration_s(durations, prefill: int, decode: int, num_sequences: int, context
     return durations.overhead_s + max(memory, compute)
 
 
+NO_FORKS = Sharing()
+
+
 class OracleRun:
     """Of the same setup as the engine's ``Run``; the whole run is made here.
 
     Afterwards ``steps`` has a row for each step, ``sums`` what a result sums up, and the lists ``arrival_s``,
-    ``first_scheduled_s``, ``first_token_s``, ``finish_s``, ``status`` and ``preemptions`` an entry for each request.
+    ``first_scheduled_s``, ``first_token_s``, ``finish_s``, ``status``, ``preemptions`` and ``hit_tokens`` (of the first
+    admission) an entry for each request.
     """
 
-    def __init__(self, setup) -> None:
+    def __init__(self, setup, sharing: Sharing = NO_FORKS) -> None:
+        self.sharing, self.trace = sharing, setup.trace
+        parents, think_ns = (getattr(setup.trace, name, None) for name in ("session_parent", "think_ns"))
         trace, scheduling, closed_users = setup.trace, setup.scheduling, setup.closed_users
         self.scheduling, self.durations, self.max_model_len = scheduling, setup.durations, setup.max_model_len
         self.until_s, self.warmup_s = setup.until_s, setup.warmup_s
         self.memory = make_memory(setup.allocator, setup.capacity_slots, setup.max_model_len)
         self.empty_memory = make_memory(setup.allocator, setup.capacity_slots, setup.max_model_len)
-        self.requests = [make_sequences(trace, i) for i in range(len(trace))]
+        self.requests = [self.make_sequences(trace, i) for i in range(len(trace))]
+        if isinstance(self.memory, RadixPool) and (scheduling.preemption == "swap" or any(len(one) > 1 for one in self.requests)):
+            raise InputError("prefix_cache radix neither swaps nor shares between samples")
         self.arrivals = Timed(trace.arrival_s) if closed_users is None else Closed(len(trace), closed_users)
+        self.joining = Joining(self.arrivals, [cell(parents, row, -1) for row in range(len(trace))],
+                               [cell(think_ns, row, -1) / 10**9 for row in range(len(trace))])
         self.status = ["unfinished"] * len(trace)
         self.first_scheduled_s, self.first_token_s, self.finish_s = ([math.nan] * len(trace) for _ in range(3))
-        self.preemptions = [0] * len(trace)
+        self.preemptions, self.hit_tokens = [0] * len(trace), [0] * len(trace)
         self.unfinished_samples = [len(sequences) for sequences in self.requests]
         host = scheduling.swap_slots
         self.host_free = math.inf if host is None else host // self.memory.block_size
@@ -64,7 +78,7 @@ class OracleRun:
         num_rejected = self.arrive()
         while not self.running and not self.queue:      # no step follows those that were rejected: the clock jumps
             self.arrivals.request_left(num_rejected, self.now_s)
-            next_s = self.arrivals.next_s()
+            next_s = self.joining.next_s()
             if next_s is None or (self.until_s is not None and next_s >= self.until_s):
                 return False
             self.now_s = max(self.now_s, next_s)
@@ -81,14 +95,25 @@ class OracleRun:
 
     def arrive(self) -> int:
         num_rejected = 0
-        for row in self.arrivals.until(self.now_s):
+        while (row := self.joining.next_row(self.now_s)) is not None:
+            self.continue_session(row)
             reason = self.reason_to_reject(self.requests[row])
             if reason is None:
                 self.queue.append(self.requests[row])
             else:
                 self.status[row] = reason
+                self.joining.ended_s[row] = self.now_s
                 num_rejected += 1
         return num_rejected
+
+    def continue_session(self, row: int) -> None:
+        """A turn's prompt begins with the prompt and the output of the turn before, those of its first sample."""
+        parent = self.joining.parent[row]
+        if parent >= 0:
+            before = self.requests[parent][0]
+            unsampled = [output_name(parent, 0, i) for i in range(before.sampled, before.output_tokens)]
+            for sequence in self.requests[row]:
+                sequence.tokens = prompt_names(self.trace, row, before.tokens + unsampled)
 
     def reason_to_reject(self, samples: list[Sequence]) -> str | None:
         one, scheduling = samples[0], self.scheduling
@@ -98,7 +123,8 @@ class OracleRun:
             return "exceeds_memory"
         if len(samples) > scheduling.max_num_seqs:
             return "exceeds_scheduling"
-        if not scheduling.chunked_prefill and len(samples) * one.prompt_tokens > scheduling.max_num_batched_tokens:
+        apart = 1 if self.memory.contiguous is False else len(samples)
+        if not scheduling.chunked_prefill and apart * one.prompt_tokens > scheduling.max_num_batched_tokens:
             return "exceeds_scheduling"
         return None
 
@@ -116,7 +142,7 @@ class OracleRun:
         self.look(step)
         self.account(step)
         self.now_s = self.end_s = step.start_s + step.duration_s
-        self.sample()
+        self.sample(step)
         self.finish(step)
         step.free_blocks_end = [] if self.memory.contiguous else list(self.memory.free)
         finished_requests = {request for request, _ in step.finished if self.status[request] == "completed"}
@@ -126,6 +152,7 @@ class OracleRun:
         self.budget -= tokens
         sequence.computed = tokens
         sequence.stored += tokens
+        self.memory.written(sequence, tokens)
         if tokens == 0:
             return
         if sequence.prefilling:
@@ -139,46 +166,79 @@ class OracleRun:
     def schedule_running(self, step: Step) -> None:
         turn = 0
         while turn < len(self.running) and self.budget > 0:
-            sequence = self.running[turn]
-            tokens = min(sequence.known - sequence.stored, self.budget)
-            while not self.memory.extend(sequence, tokens, step.index):
-                victim = self.running.pop()
-                self.preempt(step, victim)
-                if victim is sequence:
-                    return
-            self.compute(step, sequence, tokens)
-            turn += 1
+            group = self.running[turn].group
+            self.reroot(step, group)
+            chunks = chunks_of(group, self.budget, self.memory)
+            if not self.make_room(step, group, chunks):
+                return
+            for sequence, tokens in zip(group, chunks):
+                self.compute(step, sequence, tokens)
+            turn += len(group)
 
-    def preempt(self, step: Step, victim: Sequence) -> None:
-        assert victim.computed == 0
-        units = self.memory.units(victim)
-        self.count_released_blocks(victim, step)
-        self.memory.release(victim)
+    def reroot(self, step: Step, group: list[Sequence]) -> None:
+        """Beams that are all about to store the token sampled last may be continued by one another."""
+        if not group[0].beams or any(s.prefilling or s.known - s.stored != 1 for s in group):
+            return
+        parents = [parent_of(self.sharing, s.request, s.sampled, s.sample, len(group)) for s in group]
+        self.memory.reroot(group, parents, step.index)
+        stored = [sequence.tokens[:-1] for sequence in group]
+        for sequence, parent in zip(group, parents):
+            sequence.tokens = stored[parent] + sequence.tokens[-1:]
+
+    def make_room(self, step: Step, group: list[Sequence], chunks: list[int]) -> bool:
+        """All samples get their slots, or the last groups of the running list go, in the end their own."""
+        for sequence, tokens in zip(group, chunks):
+            while not self.memory.extend(sequence, tokens, step.index):
+                victims = self.running[-1].group
+                self.preempt(step, victims)
+                if victims is group:
+                    return False
+        return True
+
+    def preempt(self, step: Step, group: list[Sequence]) -> None:
+        assert all(victim.computed == 0 for victim in group)
+        counters, units = self.sums.counters, self.memory.units(group)
+        given_up = self.physical_tokens(group)
+        self.running = self.running[:-len(group)]
+        for victim in group:
+            self.count_released_table(victim)
         if self.scheduling.preemption == "swap" and 0 < units <= self.host_free:
+            self.memory.swap_out(group, step.index)
             self.host_free -= units
             self.units_swapped += units
-            self.sums.counters["swapped_blocks"] += units
-            victim.host_units = units
+            counters["swapped_blocks"] += units
+            group[0].host_units = units
         else:
             if self.scheduling.preemption == "swap" and units > 0:
-                self.sums.counters["swap_fallbacks"] += 1
-            self.sums.counters["recomputed_tokens"] += victim.stored
-            victim.stored = 0
-            victim.prefilling = True
-        self.sums.counters["preemptions"] += 1
-        self.preemptions[victim.request] += 1
-        step.preempted.append(victim.key)
-        self.queue.insert(0, [victim])
+                counters["swap_fallbacks"] += 1
+            counters["recomputed_tokens"] += given_up
+            for victim in group:
+                self.memory.release(victim, step.index)
+                victim.stored = 0
+                victim.prefilling = True
+        counters["preemptions"] += len(group)
+        self.preemptions[group[0].request] += 1
+        step.preempted += [victim.key for victim in group]
+        self.queue.insert(0, group)
+
+    def physical_tokens(self, group: list[Sequence]) -> int:
+        """Stored tokens, those of a shared block once."""
+        if self.memory.contiguous:
+            return sum(sequence.stored for sequence in group)
+        size = self.memory.block_size
+        return len({(block, offset) for s in group for at, block in enumerate(s.blocks) for offset in range(size)
+                    if at * size + offset < s.stored})
 
     def admit(self, step: Step) -> None:
         while self.queue:
             head = self.queue[0]
-            chunks = chunks_of(head, self.budget)
+            chunks = chunks_of(head, self.budget, self.memory)
             step.cause = self.cause_to_wait(step, head, chunks)
             if step.cause is not None:
                 return
             self.queue.pop(0)
             self.memory.admit(head, chunks, step.index)
+            self.count_admission(step, head)
             for sequence, tokens in zip(head, chunks):
                 self.enter(step, sequence, tokens)
 
@@ -190,7 +250,8 @@ class OracleRun:
             return "budget"
         if len(self.running) + len(head) > scheduling.max_num_seqs:
             return "max_num_seqs"
-        if not scheduling.chunked_prefill and sum(s.known - s.stored for s in head) > self.budget:
+        whole = head if self.memory.contiguous else head[:1]     # what must be computed at once
+        if not scheduling.chunked_prefill and sum(self.memory.todo(s) for s in whole) > self.budget:
             return "budget"
         if self.memory.refuses(head, chunks, scheduling, len(self.running)):
             need = self.memory.need_slots(head, chunks, scheduling, len(self.running))
@@ -198,15 +259,27 @@ class OracleRun:
             return "fragmentation" if enough else "memory"
         return None
 
+    def count_admission(self, step: Step, head: list[Sequence]) -> None:
+        one, counts = head[0], self.sums.sharing
+        step.hits[one.key] = one.hit
+        if math.isnan(self.first_scheduled_s[one.request]):
+            self.first_scheduled_s[one.request] = step.start_s
+            self.hit_tokens[one.request] = one.hit
+            counts["hit_tokens"] += one.hit
+            counts["hit_blocks"] += one.hit // self.memory.block_size
+            counts["admitted_prompt_tokens"] += one.prompt_tokens
+            counts["full_prompt_blocks"] += one.prompt_tokens // self.memory.block_size
+        else:
+            counts["readmission_hit_tokens"] += one.hit
+        if one.host_units:
+            self.host_free += one.host_units
+            self.units_swapped += one.host_units
+            self.sums.counters["swapped_blocks"] += one.host_units
+            one.host_units = 0
+            for sequence in one.group:
+                sequence.prefilling = not (sequence.sampled > 0 and sequence.known - sequence.stored == 1)
+
     def enter(self, step: Step, sequence: Sequence, tokens: int) -> None:
-        if sequence.host_units:
-            self.host_free += sequence.host_units
-            self.units_swapped += sequence.host_units
-            self.sums.counters["swapped_blocks"] += sequence.host_units
-            sequence.host_units = 0
-            sequence.prefilling = not (sequence.sampled > 0 and sequence.known - sequence.stored == 1)
-        if math.isnan(self.first_scheduled_s[sequence.request]):
-            self.first_scheduled_s[sequence.request] = step.start_s
         self.running.append(sequence)
         step.admitted.append(sequence.key)
         self.compute(step, sequence, tokens)
@@ -223,6 +296,10 @@ class OracleRun:
         if self.units_swapped:
             step.duration_s += self.units_swapped * self.memory.block_size * self.scheduling.swap_s_per_slot
         step.stored = {s.key: s.stored for s in self.running}
+        step.known = {s.key: s.known for s in self.running}
+        step.owners = 0 if self.memory.contiguous else sum(map(len, self.memory.owners))
+        step.logical_blocks = sum(len(s.blocks) for s in self.running)
+        step.logical_tokens = sum(step.stored.values())
         for s in self.running:
             if self.memory.contiguous:
                 step.regions[s.key] = (s.region.start, s.region.asked, s.region.allocated)
@@ -239,49 +316,80 @@ class OracleRun:
             counters["copied_tokens"] += self.memory.copied_tokens
             counters["failed_growths"] += self.memory.failed_growths
             self.memory.copied_tokens = self.memory.failed_growths = 0
+        else:
+            self.sums.collect(self.memory, step)
         self.sums.peak(step)
-        self.sums.time_passes(step.instant, step.duration_s, step.running, step.waiting)
+        self.sums.time_passes(step.instant, step.duration_s, step.running, step.waiting,
+                              (step.logical_blocks, step.logical_tokens))
         if step.waiting:
             self.sums.wait_s[step.cause] += step.waiting * step.duration_s
 
-    def sample(self) -> None:
-        for sequence in self.running:
-            if sequence.computed > 0 and sequence.stored == sequence.known:
-                sequence.sampled += 1
-                sequence.prefilling = False
-                self.sums.counters["output_tokens"] += 1
-                if math.isnan(self.first_token_s[sequence.request]):
-                    self.first_token_s[sequence.request] = self.now_s
+    def sample(self, step: Step) -> None:
+        """Groups all of whose known tokens are stored sample one token each; the first time they fork before."""
+        for group in [sequence.group for sequence in self.running if sequence is sequence.group[0]]:
+            if not any(sequence.computed for sequence in group):
+                continue
+            if len(group) > 1 and group[0].sampled == 0 and group[0].stored == group[0].known:
+                self.memory.fork(group, step.index)
+            if all(sequence.stored == sequence.known for sequence in group):
+                for sequence in group:
+                    self.sample_one(sequence)
+
+    def sample_one(self, sequence: Sequence) -> None:
+        sequence.tokens.append(output_name(*sequence.key, sequence.sampled))
+        sequence.prefilling = False
+        self.sums.counters["output_tokens"] += 1
+        if math.isnan(self.first_token_s[sequence.request]):
+            self.first_token_s[sequence.request] = self.now_s
 
     def finish(self, step: Step) -> None:
+        radix = self.memory if isinstance(self.memory, RadixPool) else None
+        if radix:
+            radix.tree.hold_frees()
+        prefilled = {request for request, _ in step.chunks}
         for sequence in list(self.running):
             if sequence.sampled < sequence.output_tokens:
+                if radix and sequence.request in prefilled:
+                    radix.insert(sequence, step.index)
                 continue
             assert sequence.stored == sequence.final
-            waste = len(self.memory.slots(sequence)) - sequence.final
+            waste = self.memory.held_slots(sequence) - sequence.final
             self.sums.waste_slots[waste.bit_length()] += 1
-            self.count_released_blocks(sequence, step)
-            self.memory.release(sequence)
+            self.count_released_table(sequence)
+            self.memory.end(sequence, step.index)
             self.running.remove(sequence)
             step.finished.append(sequence.key)
             self.unfinished_samples[sequence.request] -= 1
             if self.unfinished_samples[sequence.request] == 0:
                 self.status[sequence.request] = "completed"
-                self.finish_s[sequence.request] = self.now_s
+                self.finish_s[sequence.request] = self.joining.ended_s[sequence.request] = self.now_s
+        if radix:
+            radix.tree.release_frees()
+        if not self.memory.contiguous:
+            self.sums.collect(self.memory, step)
+            step.cached_blocks_end = len(self.memory.cached_blocks())
 
-    def count_released_blocks(self, sequence: Sequence, step: Step) -> None:
-        self.sums.blocks_released(sequence, step.index)
+    def count_released_table(self, sequence: Sequence) -> None:
+        self.sums.table_released(sequence.blocks)
+
+    # From the trace.
+
+    def make_sequences(self, trace, row: int) -> list[Sequence]:
+        beams = cell(getattr(trace, "beam_width", None), row, 1)
+        number = max(beams, cell(trace.num_samples, row, 1))
+        samples = [Sequence(row, sample, cell(trace.prompt_tokens, row, 0), cell(trace.output_tokens, row, 0),
+                            cell(trace.max_tokens, row, 0), not self.memory.contiguous and beams > 1,
+                            prompt_names(trace, row, [])) for sample in range(number)]
+        for sequence in samples:
+            sequence.group = [sequence] if self.memory.contiguous else samples
+        return samples
 
 
 def make_memory(allocator, capacity_slots: int, max_model_len: int):
     if isinstance(allocator, Contiguous):
         return Arena(allocator, capacity_slots, max_model_len)
-    return Pool(allocator, capacity_slots)
+    return (RadixPool if allocator.prefix_cache == "radix" else Pool)(allocator, capacity_slots)
 
 
-def make_sequences(trace, row: int) -> list[Sequence]:
-    def cell(column, otherwise: int) -> int:
-        return otherwise if column is None else int(np.int64(column[row]))
-
-    return [Sequence(row, sample, cell(trace.prompt_tokens, 0), cell(trace.output_tokens, 0), cell(trace.max_tokens, 0))
-            for sample in range(cell(trace.num_samples, 1))]
+def cell(column, row: int, otherwise: int) -> int:
+    return otherwise if column is None else int(np.int64(column[row]))

@@ -6,7 +6,7 @@ from golden import recording
 from oracle.run import OracleRun
 
 
-@pytest.fixture(scope="module", params=recording.NAMES)
+@pytest.fixture(scope="module", params=recording.NAMES + recording.PREFIX_NAMES)
 def replay(request):
     recorded = recording.read(request.param)
     return recorded, OracleRun(recorded.setup)
@@ -25,6 +25,10 @@ def test_the_oracle_does_in_every_step_what_vllm_did(replay):
             "preempted": [request for request, _ in step.preempted],
             "finished": [request for request, _ in step.finished],
         }
+        if "cached_blocks" in expected:
+            made["cached_blocks"] = step.instant.parts["cached"] // block_size
+            made["cached_blocks_end"] = step.cached_blocks_end
+            made["evicted_blocks"] = step.evicted_blocks
         if "tables" in expected:
             made["tables"] = {request: table for (request, _), table in step.tables.items()}
             made["free_queue_end"] = step.free_blocks_end
@@ -36,6 +40,10 @@ def test_the_oracle_gives_every_request_the_times_that_vllm_gave_it(replay):
     recorded, run = replay
     for row, expected in enumerate(recorded.per_request):
         admissions = [step.index for step in run.steps if (row, 0) in step.admitted]
+        if "hit_tokens" in expected:
+            admissions = [[step, run.steps[step].hits[row, 0]] for step in admissions]
         made = {"first_scheduled": run.first_scheduled_s[row], "first_token": run.first_token_s[row] - 1,
                 "finish": run.finish_s[row] - 1, "preempted": run.preemptions[row], "admissions": admissions}
+        if "hit_tokens" in expected:
+            made["hit_tokens"] = run.hit_tokens[row]
         assert made == expected, f"request {row}"
