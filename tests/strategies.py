@@ -83,7 +83,7 @@ def setups(draw, allocators=None) -> Setup:
 @st.composite
 def sharing_setups(draw, caches=("none", "vllm", "radix"), alone: bool = False) -> tuple[Setup, Sharing]:
     """A run of paged requests that share prefixes, histories and, unless each is ``alone``, samples or beams."""
-    num_requests, longest = draw(st.sampled_from((2, 4, 8, 12))), draw(st.sampled_from((4, 9, 16)))
+    num_requests, longest = draw(st.sampled_from((8, 4, 12, 2))), draw(st.sampled_from((9, 16, 4)))
 
     def column(values) -> list[int]:
         return draw(st.lists(values, min_size=num_requests, max_size=num_requests))
@@ -92,7 +92,7 @@ def sharing_setups(draw, caches=("none", "vllm", "radix"), alone: bool = False) 
     prompts, outputs = column(lengths), column(lengths)
     block_size, granularity = draw(st.sampled_from(((1, 1), (1, 3), (2, 4), (3, 3), (4, 2), (4, 4), (6, 2))))
     cache = draw(st.sampled_from(caches))
-    most = 1 if alone or cache == "radix" else draw(st.sampled_from((1, 2, 4)))
+    most = 1 if alone or cache == "radix" else draw(st.sampled_from((2, 4, 1)))
     several = {draw(st.sampled_from(("num_samples", "beam_width"))): column(st.integers(1, most))} if most > 1 else {}
     parents = think_ns = None
     if draw(st.booleans()):
@@ -113,10 +113,19 @@ def sharing_setups(draw, caches=("none", "vllm", "radix"), alone: bool = False) 
         prompts, outputs, None if users else draw(arrivals(num_requests)), **several,
         prefix_ids=draw(prefix_trees(prompts, granularity)) if draw(st.booleans()) else None,
         hash_block_tokens=granularity, session_parent=parents, think_ns=think_ns, allocator=allocator,
-        capacity_slots=draw(capacities(allocator, largest * draw(st.integers(1, most)), largest)),
+        capacity_slots=draw(tight_capacities(prompts, outputs, next(iter(several.values()), [1] * num_requests), block_size)),
         max_model_len=scheduling.max_num_batched_tokens if not scheduling.chunked_prefill else largest,
         scheduling=scheduling, durations=draw(durations()), closed_users=users)
     return made, Sharing(draw(st.sampled_from((0.0, 0.2, 0.7, 1.0))), draw(st.integers(0, 2**64 - 1)))
+
+
+@st.composite
+def tight_capacities(draw, prompts, outputs, samples, block_size: int) -> int:
+    """Mostly room for the largest group and at most another like it; one in eight for less."""
+    largest = max(p // block_size + n * (-(-(p + o - 1) // block_size) - p // block_size)
+                  for p, o, n in zip(prompts, outputs, samples))
+    blocks = draw(st.integers(1, largest)) if one_in(draw, 8) else largest + draw(st.integers(0, largest))
+    return blocks * block_size + draw(st.integers(0, block_size - 1))
 
 
 @st.composite

@@ -66,6 +66,7 @@ def test_a_group_is_preempted_together_and_computes_the_prompt_s_full_blocks_onc
     assert run.steps[3].preempted == [(1, 0), (1, 1)]      # both blocks are full: the first sample takes the last, none is left
     assert run.sums.counters["recomputed_tokens"] == 12     # 16 as the samples see them
     back = next(step for step in run.steps[4:] if (1, 0) in step.admitted)
+    assert (0, 0) not in back.tables                        # 4 blocks were free before: for one sample, not for both
     assert back.chunks == [(1, 9), (1, 5)]                  # 6 + 3 known; the second from the end of the full block
     assert back.tables[1, 0][0] == back.tables[1, 1][0] and back.tables[1, 0][1:] != back.tables[1, 1][1:]
     assert run.status == ["completed"] * 2

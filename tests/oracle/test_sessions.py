@@ -36,9 +36,10 @@ def test_a_user_of_a_closed_loop_thinks_too():
     assert run.first_scheduled_s == [0, 8, 10]
 
 
-def test_turns_that_may_join_in_one_step_join_by_time_and_then_by_row():
-    run = chat([(4, 3, 0), (4, 1, 0), (9, 1, 0), (9, 1, 0), (4, 1, 3)], [-1, -1, 0, 1, -1])
-    assert [key for step in run.steps for key in step.admitted] == [(0, 0), (1, 0), (3, 0), (2, 0), (4, 0)]
+def test_who_may_join_at_the_same_step_joins_by_time_and_then_by_row():
+    """Turns 2 and 5 may join when turn 0 has ended, at 3; row 4 arrived half a second before."""
+    run = chat([(4, 3, 0), (4, 1, 0), (9, 1, 0), (9, 1, 0), (4, 1, 2.5), (9, 1, 3)], [-1, -1, 0, 1, -1, 0])
+    assert [key for step in run.steps for key in step.admitted] == [(0, 0), (1, 0), (3, 0), (4, 0), (2, 0), (5, 0)]
 
 
 def test_a_turn_hits_the_whole_history_as_far_as_it_was_stored():

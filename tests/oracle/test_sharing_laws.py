@@ -13,7 +13,7 @@ from strategies import setup, sharing_setups
 from oracle.run import OracleRun
 from pagesim.allocators import Paged
 
-settings.register_profile("sharing laws", settings(), max_examples=250)
+settings.register_profile("sharing laws", settings(), max_examples=100)
 laws = settings(settings.get_profile("sharing laws"))
 
 
