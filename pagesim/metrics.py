@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import numpy as np
 
-from pagesim.allocators import Spec, kind_of
+from pagesim.allocators import Spec, name_of
 from pagesim.core.histogram import bin_edges
 from pagesim.core.ledger import HELD, PARTS, grouped
 from pagesim.engine.result import (
@@ -35,7 +35,7 @@ def metrics(result: Result, trace: Trace, allocator: Spec) -> dict:
     busy = result.integrals[Window.BUSY]
     shares = {window: ledger(row, result.capacity_slots) for window, row in zip(WINDOWS, result.integrals)}
     return {
-        "allocator": {"kind": kind_of(allocator).name, **asdict(allocator)},
+        "allocator": {"kind": name_of(allocator), **asdict(allocator)},
         "requests": request_counts(result.requests.status, len(trace)),
         "time": times(result),
         "ledger": shares,

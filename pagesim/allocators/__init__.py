@@ -3,13 +3,18 @@
 from types import ModuleType
 from typing import NamedTuple
 
-from pagesim.allocators import contiguous, paged
+from pagesim.allocators import cached, contiguous, paged
+from pagesim.allocators.cached import CachedMemory
 from pagesim.allocators.contiguous import Contiguous, ContiguousMemory
 from pagesim.allocators.paged import Paged, PagedMemory
+from pagesim.errors import InputError
 
 
 class Kind(NamedTuple):
-    """``name`` as in a config, ``spec`` what a user asks for, ``memory`` the state, ``module`` the functions."""
+    """``spec`` is what a user asks for, ``memory`` the state, ``module`` the functions.
+
+    Of several kinds with one spec each serves some of its values; ``name`` of the first is what a config calls them.
+    """
 
     name: str
     spec: type
@@ -20,10 +25,28 @@ class Kind(NamedTuple):
 KINDS = (
     Kind("contiguous", Contiguous, ContiguousMemory, contiguous),
     Kind("paged", Paged, PagedMemory, paged),
+    Kind("cached", Paged, CachedMemory, cached),
 )
 
 Spec = Contiguous | Paged
 
 
 def kind_of(spec: Spec) -> Kind:
-    return next(kind for kind in KINDS if kind.spec is type(spec))
+    """Raises InputError where none serves the spec yet."""
+    kinds = [kind for kind in KINDS if kind.spec is type(spec)]
+    for kind in kinds:
+        if kind.module.serves(spec):
+            return kind
+    served = " or ".join(kind.module.name(kind.module.EXAMPLE) for kind in kinds)
+    raise InputError(f"{kinds[0].module.name(spec)} is not simulated yet, only what is like {served}")
+
+
+def kinds_by_name() -> dict[str, Kind]:
+    """The first kind of each spec, by what a config calls it."""
+    firsts = {kind.spec: kind for kind in reversed(KINDS)}
+    return {kind.name: kind for kind in KINDS if firsts[kind.spec] is kind}
+
+
+def name_of(spec: Spec) -> str:
+    """What a config calls its kind."""
+    return next(kind.name for kind in KINDS if kind.spec is type(spec))

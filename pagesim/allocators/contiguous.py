@@ -53,7 +53,14 @@ class ContiguousMemory(NamedTuple):
     failed_growths: np.ndarray  # int64 (1,)
 
 
-def make(spec, capacity_slots, demand):
+EXAMPLE = Contiguous()
+
+
+def serves(spec):
+    return True
+
+
+def make(spec, capacity_slots, demand, trace):
     return ContiguousMemory(
         capacity_slots, RESERVES.index(spec.reserve), spec.growth, demand.max_model_len,
         *np.zeros((3, demand.rows), np.int64), make_holes(spec.placement, capacity_slots, demand.rows),
@@ -92,6 +99,10 @@ def reservation(memory, ask):
     if memory.reserve == MAX_TOKENS and ask.limit > 0:
         return min(memory.max_model_len, ask.prompt + ask.limit)
     return memory.max_model_len
+
+
+def stored_already(memory, ask):
+    return ask.stored
 
 
 def fits(memory, ask, running):
@@ -142,7 +153,7 @@ def _grow_to(memory, row, stored, target):
     return stored
 
 
-def release(memory, row, step):
+def release(memory, row, stored, is_over, step):
     give_back(memory.holes, memory.start[row], memory.allocated[row])
     memory.asked[row] = memory.allocated[row] = 0
 
@@ -169,6 +180,18 @@ def unit_slots(memory):
 
 def free_slots(memory):
     return memory.holes.count.free
+
+
+def cached_slots(memory):
+    return 0
+
+
+def doubled_slots(memory):
+    return 0
+
+
+def shares(memory):
+    return False
 
 
 def has_holes(memory):

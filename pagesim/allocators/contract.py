@@ -24,6 +24,14 @@ def fits_empty(memory, ask):
     return _MODULES[type(memory)].fits_empty(memory, ask)
 
 
+def stored_already(memory, ask):
+    """Tokens that one of them need not compute: what came back from the host, or what the memory finds.
+
+    ``fits`` and ``admit`` that follow are about the same ask, with these tokens as its ``stored``.
+    """
+    return _MODULES[type(memory)].stored_already(memory, ask)
+
+
 def reservation(memory, ask):
     """Slots that one of them asks for, before rounding."""
     return _MODULES[type(memory)].reservation(memory, ask)
@@ -39,9 +47,9 @@ def extend(memory, row, stored, tokens, step):
     return _MODULES[type(memory)].extend(memory, row, stored, tokens, step)
 
 
-def release(memory, row, step):
-    """Take back all that ``row`` holds."""
-    return _MODULES[type(memory)].release(memory, row, step)
+def release(memory, row, stored, is_over, step):
+    """Take back all that ``row`` holds, which stores ``stored`` tokens; it may come back unless it ``is_over``."""
+    return _MODULES[type(memory)].release(memory, row, stored, is_over, step)
 
 
 def room_tokens(memory, row):
@@ -74,6 +82,21 @@ def free_slots(memory):
     return _MODULES[type(memory)].free_slots(memory)
 
 
+def cached_slots(memory):
+    """Of these, slots kept by a prefix cache."""
+    return _MODULES[type(memory)].cached_slots(memory)
+
+
+def doubled_slots(memory):
+    """Slots that several rows hold, once for each row beyond the first."""
+    return _MODULES[type(memory)].doubled_slots(memory)
+
+
+def shares(memory):
+    """Whether rows can hold the same slots; a constant."""
+    return _MODULES[type(memory)].shares(memory)
+
+
 def has_holes(memory):
     """Whether free slots can be of no use for where they lie; a constant, so that the other loop is without them."""
     return _MODULES[type(memory)].has_holes(memory)
@@ -94,8 +117,9 @@ def forget(memory):
     return _MODULES[type(memory)].forget(memory)
 
 
-_COMPILED = (fits, fits_empty, reservation, admit, extend, release, room_tokens, asked_slots, allocated_slots, units,
-             unit_slots, free_slots, has_holes, hole_stats, age_holes, forget)
+_COMPILED = (stored_already, fits, fits_empty, reservation, admit, extend, release, room_tokens, asked_slots,
+             allocated_slots, units, unit_slots, free_slots, cached_slots, doubled_slots, shares, has_holes, hole_stats,
+             age_holes, forget)
 
 
 # Asked from Python, of a run as it stands.
@@ -133,8 +157,14 @@ def counters(memory):
     return _MODULES[type(memory)].counters(memory)
 
 
-# A module also answers of a spec: ``make(spec, capacity_slots, demand)`` its memory, ``name(spec)`` a short name,
-# ``slots_of_a_unit(spec)``, and ``check(spec, trace)``, which raises InputError for a trace that it cannot serve.
+def evicted_blocks(memory):
+    """Blocks that lost their key to be handed out; of memories that share."""
+    return _MODULES[type(memory)].evicted_blocks(memory)
+
+
+# A module also answers of a spec: whether it ``serves(spec)``, as it does its ``EXAMPLE``; its memory,
+# ``make(spec, capacity_slots, demand, trace)``; ``name(spec)``, a short name; ``slots_of_a_unit(spec)``; and
+# ``check(spec, trace)``, which raises InputError for a trace that it cannot serve.
 
 
 def tell_numba() -> None:

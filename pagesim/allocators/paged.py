@@ -46,10 +46,10 @@ class Paged:
 
 
 # Blocks from ``fresh`` on were never handed out; ``freed`` blocks were given back, the ring of fifo begins at ``head``.
-COUNT = np.dtype([(name, np.int64) for name in ("fresh", "head", "freed", "used")], align=True)
+COUNT = np.dtype([(field, np.int64) for field in ("fresh", "head", "freed", "used")], align=True)
 # What a row holds: its blocks; entries in ``taken``; and the blocks taken since the last entry, one every
 # ``block_size`` steps as a decode step takes them, the next of them in step ``due``.
-HOLD = np.dtype([(name, np.int64) for name in ("blocks", "entries", "since", "due")], align=True)
+HOLD = np.dtype([(field, np.int64) for field in ("blocks", "entries", "since", "due")], align=True)
 
 
 class PagedMemory(NamedTuple):
@@ -72,9 +72,14 @@ class PagedMemory(NamedTuple):
     runs: np.ndarray  # int64 (max blocks + 1,): runs of so many adjacent ids in the tables given back
 
 
-def make(spec, capacity_slots, demand):
-    if spec.prefix_cache != "none":
-        raise InputError(f"prefix_cache {spec.prefix_cache} is not simulated yet: leave it out")
+EXAMPLE = Paged()
+
+
+def serves(spec):
+    return spec.prefix_cache == "none"
+
+
+def make(spec, capacity_slots, demand, trace):
     num_blocks = capacity_slots // spec.block_size
     width = min(ceil_div(demand.longest_tokens, spec.block_size), num_blocks)
     stride = 16 * (ceil_div(width, 16) | 1)  # an odd number of cache lines, lest rows share their places in the cache
@@ -91,7 +96,8 @@ def make(spec, capacity_slots, demand):
 def name(spec):
     fifo = ["fifo"] if spec.reuse == "fifo" else []
     watermark = [f"watermark={spec.watermark}"] if spec.watermark else []
-    return " ".join(["paged", str(spec.block_size), *fifo, *watermark])
+    cache = [f"prefix_cache={spec.prefix_cache}"] if spec.prefix_cache != "none" else []
+    return " ".join(["paged", str(spec.block_size), *cache, *fifo, *watermark])
 
 
 def slots_of_a_unit(spec):
@@ -182,6 +188,10 @@ def _free_blocks(memory):
     return memory.num_blocks - memory.count.used
 
 
+def stored_already(memory, ask):
+    return ask.stored
+
+
 def reservation(memory, ask):
     return ask.known
 
@@ -209,7 +219,7 @@ def extend(memory, row, stored, tokens, step):
     return 0
 
 
-def release(memory, row, step):
+def release(memory, row, stored, is_over, step):
     held, count = memory.hold.blocks[row], memory.count
     ids = memory.table[row, :held]
     _close_entry(memory, row)
@@ -228,8 +238,8 @@ def release(memory, row, step):
 
 
 @HOT
-def _measure(memory, ids, taken, step):
-    """Add a table that is given back to the histograms."""
+def add_runs(runs, ids):
+    """Count the runs of adjacent ids in a table."""
     run, single = 0, 0  # most runs have one block: these are counted in a register
     expected = -1
     for i in range(len(ids)):
@@ -238,12 +248,18 @@ def _measure(memory, ids, taken, step):
         elif run == 1:
             single += 1
         else:
-            memory.runs[run] += 1
+            runs[run] += 1
             run = 1
         expected = ids[i] + 1
-    memory.runs[run] += 1
-    memory.runs[1] += single
-    memory.runs[0] = 0  # the run before the first
+    runs[run] += 1
+    runs[1] += single
+    runs[0] = 0  # the run before the first
+
+
+@HOT
+def _measure(memory, ids, taken, step):
+    """Add a table that is given back to the histograms."""
+    add_runs(memory.runs, ids)
     for k in range(len(taken)):
         blocks, last, between = taken[k, 0], taken[k, 1], taken[k, 2]
         if between == 0:
@@ -275,6 +291,18 @@ def unit_slots(memory):
 
 def free_slots(memory):
     return _free_blocks(memory) * memory.block_size
+
+
+def cached_slots(memory):
+    return 0
+
+
+def doubled_slots(memory):
+    return 0
+
+
+def shares(memory):
+    return False
 
 
 def has_holes(memory):

@@ -9,7 +9,7 @@ from pydantic import (
     AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo, create_model, model_validator)
 
 from pagesim import catalog
-from pagesim.allocators import KINDS, Kind, Spec
+from pagesim.allocators import Kind, Spec, kind_of, kinds_by_name
 from pagesim.catalog import find_model
 from pagesim.catalog.models import KV_CACHE_DTYPES, WEIGHT_DTYPES, dtype_name
 from pagesim.config.values import Bytes, Count, Flag, Real
@@ -252,14 +252,14 @@ class AllocatorKeys(Keys):
 
     @model_validator(mode="after")
     def _possible(self) -> "AllocatorKeys":
-        self.spec()
+        kind_of(self.spec())
         return self
 
     def spec(self) -> Spec:
         return _KINDS[self.kind].spec(**{name: value for name, value in self if name != "kind"})
 
 
-_KINDS = {kind.name: kind for kind in KINDS}
+_KINDS = kinds_by_name()
 _FORMS = {int: Count, float: Real, bool: Flag}
 
 
@@ -269,7 +269,7 @@ def _allocator_keys(kind: Kind) -> type[AllocatorKeys]:
 
 
 DEFAULT_ALLOCATORS = ("contiguous", "paged")
-_KEYS = {kind.name: _allocator_keys(kind) for kind in KINDS}
+_KEYS = {name: _allocator_keys(kind) for name, kind in _KINDS.items()}
 Allocator = Annotated[Union[tuple(_KEYS.values())], Field(discriminator="kind")]  # noqa: UP007 - made from a table
 DurationKeys = Annotated[Fixed | LinearKeys | RooflineKeys | Measured, Field(discriminator="kind")]
 
@@ -306,7 +306,7 @@ def json_schema() -> dict[str, Any]:
     schema = Config.model_json_schema()
     described = {**schema["$defs"], "Config": schema, "Sizing": schema}
     _describe(described, __file__, "")
-    for kind in KINDS:
+    for kind in _KINDS.values():
         _describe(described, kind.module.__file__, "Keys")
     return schema
 

@@ -73,15 +73,19 @@ def give(levels, asked, final, allocated):
 
 
 @HOT
-def split(parts, levels, free, is_stranded, remainder):
-    """Write the parts, in the order of ``PARTS``; ``free`` slots have no owner."""
-    parts[0] = levels.token_states
+def split(parts, levels, doubled, cached, free, is_stranded, remainder):
+    """Write the parts, in the order of ``PARTS``.
+
+    ``doubled`` slots, all of them filled, are held by several sequences and in the levels once more for each but the
+    first; ``free`` slots have no owner, ``cached`` of them are kept by a prefix cache.
+    """
+    parts[0] = levels.token_states - doubled
     parts[1] = levels.promised - levels.token_states
     parts[2] = levels.asked - levels.promised
     parts[3] = levels.allocated - levels.asked
-    parts[4] = 0
-    parts[5] = free if is_stranded else 0
-    parts[6] = 0 if is_stranded else free
+    parts[4] = cached
+    parts[5] = free - cached if is_stranded else 0
+    parts[6] = 0 if is_stranded else free - cached
     parts[7] = remainder
 
 

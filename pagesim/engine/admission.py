@@ -1,10 +1,10 @@
 """② Admissions from the queue's head, in strict order, until something stops them."""
 
 from pagesim.allocators.contract import (
-    admit, allocated_slots, asked_slots, fits, free_slots, has_holes, reservation, unit_slots)
+    admit, allocated_slots, asked_slots, fits, free_slots, has_holes, reservation, shares, unit_slots)
 from pagesim.core.jit import HOT
 from pagesim.core.ledger import store, take
-from pagesim.engine.queue import head
+from pagesim.engine.queue import head, known_to
 from pagesim.engine.result import Cause
 from pagesim.engine.running import compute, start_decoding
 
@@ -15,13 +15,14 @@ def admit_waiting(state, memory, left):
     run, rules, work = state.run, state.rules, state.work
     while run.waiting > 0:
         ask = head(state, left)
-        todo = ask.known - ask.stored
         if left == 0:
             state.head.cause = Cause.BUDGET
             return
         if run.running + ask.copies > rules.max_num_seqs:
             state.head.cause = Cause.MAX_NUM_SEQS
             return
+        ask = known_to(memory, ask)
+        todo = ask.known - ask.stored
         if not rules.chunked_prefill and ask.copies * todo > left:
             state.head.cause = Cause.BUDGET
             return
@@ -29,6 +30,8 @@ def admit_waiting(state, memory, left):
             enough = has_holes(memory) and free_slots(memory) >= reservation(memory, ask) * ask.copies
             state.head.cause = Cause.FRAGMENTATION if enough else Cause.MEMORY
             return
+        if shares(memory):
+            _count_hits(state, memory, ask)
         if run.num_returning > 0:
             run.num_returning -= 1
         else:
@@ -41,6 +44,20 @@ def admit_waiting(state, memory, left):
             chunk = min(todo, left)
             _enter(state, memory, ask, chunk)
             left -= chunk
+
+
+@HOT
+def _count_hits(state, memory, ask):
+    total = state.total
+    if ask.units > 0:
+        return
+    if state.run.num_returning > 0:
+        total.readmission_hit_tokens += ask.stored
+        return
+    state.requests.hits[ask.request] = ask.stored
+    total.hit_tokens += ask.stored
+    total.admitted_prompt_tokens += ask.prompt
+    total.admitted_prompt_blocks += ask.prompt // unit_slots(memory)
 
 
 @HOT

@@ -1,13 +1,14 @@
 """The ledger at a step's instant, how long the step lasts, and what it adds to the sums."""
 
 from pagesim.allocators.contract import (
-    age_holes, fits, forget, free_slots, has_holes, hole_stats, reservation)
+    age_holes, cached_slots, doubled_slots, fits, forget, free_slots, has_holes, hole_stats, reservation, shares,
+    unit_slots)
 from pagesim.core.jit import COLD, HOT
 from pagesim.core.ledger import split
 from pagesim.engine.durations import duration_s
 from pagesim.engine.lists import wheel_first
-from pagesim.engine.queue import head
-from pagesim.engine.record import add_line, add_work, clear_peaks, clear_work, integrate, raise_peaks
+from pagesim.engine.queue import head, known_to
+from pagesim.engine.record import add_line, add_work, clear_peaks, clear_total, integrate, raise_peaks
 from pagesim.engine.result import Column, Window
 
 
@@ -32,9 +33,11 @@ def measure(state, memory):
     _note_first_tokens(state)
     _count_completions(state)
     work.steps = 1
-    raise_peaks(state)
+    doubled = doubled_slots(memory)
+    token_states, allocated = state.levels.token_states - doubled, state.levels.allocated - doubled
+    raise_peaks(state, token_states, allocated)
     add_work(state.total, work)
-    add_line(state, seconds)
+    add_line(state, seconds, token_states, allocated)
 
 
 @HOT
@@ -63,7 +66,7 @@ def _ask_for_head(state, memory):
     seen.stale = seen.refused = seen.short = 0
     seen.need = rules.max_model_len
     if run.waiting > 0:
-        ask = head(state, rules.max_num_batched_tokens)
+        ask = known_to(memory, head(state, rules.max_num_batched_tokens))
         seen.need = reservation(memory, ask)
         if not fits(memory, ask, run.running):
             seen.refused = 1
@@ -79,11 +82,15 @@ def _fill_values(state, memory):
     free = free_slots(memory)
     stranded = has_holes(memory) and seen.refused > 0 and seen.short == 0
     v[Column.TIME] = 1.0
-    split(v[Column.TOKEN_STATES:Column.RUNNING], state.levels, free, stranded, state.rules.remainder)
+    split(v[Column.TOKEN_STATES:Column.RUNNING], state.levels, doubled_slots(memory), cached_slots(memory), free,
+          stranded, state.rules.remainder)
     v[Column.RUNNING] = run.running
     v[Column.WAITING] = run.waiting
+    if shares(memory):
+        v[Column.LOGICAL_BLOCKS] = state.levels.allocated // unit_slots(memory)
+        v[Column.LOGICAL_TOKENS] = state.levels.context_tokens
     if has_holes(memory):
-        v[Column.LARGEST_HOLE:] = 0.0
+        v[Column.LARGEST_HOLE:Column.LOGICAL_BLOCKS] = 0.0
         if free > 0:
             v[Column.LARGEST_HOLE] = 1.0 - seen.largest / free
             v[Column.UNUSABLE] = (free - seen.usable) / free
@@ -111,7 +118,7 @@ def stay_idle(state, memory, seconds):
 def forget_warmup(state, memory):
     """The warm-up is over: sums, counters, peaks and histograms start again, the state stays."""
     state.run.warm = 1
-    clear_work(state.total)
+    clear_total(state.total)
     clear_peaks(state.peaks)
     sums = state.sums
     sums.integrals[:] = 0.0

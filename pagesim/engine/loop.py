@@ -74,7 +74,7 @@ def _complete(state, memory, row):
     run, requests, final = state.run, state.requests, state.rows.final[row]
     request = state.rows.request[row]
     state.sums.waste[bin_of(allocated_slots(memory, row) - final)] += 1
-    leave(state, memory, row, final)
+    leave(state, memory, row, final, True)
     run.decoders -= 1
     if len(requests.samples_left) > 0:
         requests.samples_left[request] -= 1

@@ -16,7 +16,8 @@ def main() -> None:
     one = np.ones(1, np.int32)
     for kind in KINDS:
         if kind.name in sys.argv[1:]:
-            simulate(Setup(Trace(np.zeros(1, np.int64), one, one), kind.spec(), 64, 64, Scheduling(), Linear(1.0)))
+            trace = Trace(np.zeros(1, np.int64), one, one)
+            simulate(Setup(trace, kind.module.EXAMPLE, 64, 64, Scheduling(), Linear(1.0)))
 
 
 if __name__ == "__main__":

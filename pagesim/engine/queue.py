@@ -3,7 +3,7 @@
 import numpy as np
 
 from pagesim.allocators.ask import Ask
-from pagesim.allocators.contract import fits_empty
+from pagesim.allocators.contract import fits_empty, stored_already
 from pagesim.core.jit import HOT
 from pagesim.engine.result import Status
 from pagesim.engine.state import NO_LIMIT
@@ -50,6 +50,13 @@ def _fresh(state, request):
     prompt, output = np.int64(requests.prompt[request]), np.int64(requests.output[request])
     limit = np.int64(requests.limit[request]) if len(requests.limit) > 0 else 0
     return Ask(request, prompt, output, limit, prompt, 0, 0, _samples(requests, request), NO_LIMIT)
+
+
+@HOT
+def known_to(memory, ask):
+    """The ask, less what the memory holds of it already."""
+    return Ask(ask.request, ask.prompt, ask.output, ask.limit, ask.known, stored_already(memory, ask), ask.units,
+               ask.copies, ask.budget)
 
 
 @HOT

@@ -23,6 +23,13 @@ def clear_work(work):
     work.recomputed_tokens = work.swapped_units = work.swap_fallbacks = work.steps = 0
 
 
+@COLD
+def clear_total(total):
+    clear_work(total)
+    total.hit_tokens = total.readmission_hit_tokens = 0
+    total.admitted_prompt_tokens = total.admitted_prompt_blocks = 0
+
+
 @HOT
 def add_work(total, work):
     total.prefill_tokens += work.prefill_tokens
@@ -39,13 +46,13 @@ def add_work(total, work):
 
 
 @HOT
-def raise_peaks(state):
+def raise_peaks(state, token_states, allocated):
     """The peak is the first step with the most token states."""
-    run, peaks, levels = state.run, state.peaks, state.levels
-    if levels.token_states > peaks.token_states or peaks.step < 0:
+    run, peaks = state.run, state.peaks
+    if token_states > peaks.token_states or peaks.step < 0:
         peaks.step, peaks.time_s = run.step, run.now_s
-    peaks.token_states = max(peaks.token_states, levels.token_states)
-    peaks.allocated = max(peaks.allocated, levels.allocated)
+    peaks.token_states = max(peaks.token_states, token_states)
+    peaks.allocated = max(peaks.allocated, allocated)
     peaks.running = max(peaks.running, run.running)
     peaks.waiting = max(peaks.waiting, run.waiting)
 
@@ -57,9 +64,9 @@ def clear_peaks(peaks):
 
 
 @HOT
-def add_line(state, seconds):
+def add_line(state, seconds, token_states, allocated):
     """Add a step to the timeline: to the last line, or as a new one where that line has its ``stride`` steps."""
-    run, work, levels, lines = state.run, state.work, state.levels, state.lines
+    run, work, lines = state.run, state.work, state.lines
     if run.lines == 0 or run.step - lines[run.lines - 1].first_step >= run.stride:
         if run.lines == LINES_MAX:
             _halve(run, lines)
@@ -70,7 +77,7 @@ def add_line(state, seconds):
         run.lines += 1
     line = lines[run.lines - 1]
     _merge_means(line, seconds, state.sums.values[FIRST_MEAN:])
-    _merge_counts(line, levels.token_states, levels.allocated, run, work)
+    _merge_counts(line, token_states, allocated, run, work)
 
 
 @HOT

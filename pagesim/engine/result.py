@@ -47,6 +47,8 @@ Column = IntEnum("Column", [
     "BLOCKED_TIME",  # seconds with stranded > 0
     "EXTFRAG_TIME",  # seconds in which the head cannot be placed, for want of a hole
     "EXTFRAG",  # Linux's extfrag_index over those: toward 1000 for fragmentation, 0 and below for want of memory
+    "LOGICAL_BLOCKS",  # entries of all block tables, and
+    "LOGICAL_TOKENS",  # tokens as each sequence stores them, where sequences can share
 ], start=0)
 
 
@@ -102,6 +104,7 @@ class Histograms:
     hole_slots_s: np.ndarray | None = None
     waste_slots: np.ndarray | None = None  # allocated and never filled, one entry a completed sequence
     block_lifetime_steps: np.ndarray | None = None  # steps from taking a block to giving it back, paged only
+    eviction_age_steps: np.ndarray | None = None  # steps a block was in the prefix cache without an owner, then evicted
     table_run_blocks: np.ndarray | None = None  # runs of ids, each the last plus one, in released tables; paged only
 
 
@@ -118,6 +121,23 @@ class Counters:
     prefill_tokens: int = 0
     decode_tokens: int = 0
     output_tokens: int = 0  # sampled by completed sequences and by those still unfinished
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """What a prefix cache found and lost.
+
+    Hits are counted at a request's first admission, and apart from them at those after a preemption.  ``prompt_tokens``
+    and ``prompt_blocks``, full ones, are those of the requests admitted; ``hit_tokens_by_request`` is int32, shape
+    (num_requests,).
+    """
+
+    hit_tokens: int
+    readmission_hit_tokens: int
+    prompt_tokens: int
+    prompt_blocks: int
+    evicted_blocks: int
+    hit_tokens_by_request: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -153,3 +173,4 @@ class Result:
     histograms: Histograms
     requests: Requests
     timeline: Timeline
+    sharing: Sharing | None = None  # where sequences can share

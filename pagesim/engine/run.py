@@ -9,7 +9,7 @@ from pagesim.allocators import contract, kind_of
 from pagesim.core.blocktables import BlockTables
 from pagesim.core.ledger import NOBODY, PARTS
 from pagesim.engine.compiled import advance
-from pagesim.engine.result import Column, Counters, Histograms, Peaks, Requests, Result, Timeline
+from pagesim.engine.result import Column, Counters, Histograms, Peaks, Requests, Result, Sharing, Timeline
 from pagesim.engine.setup import Setup
 from pagesim.engine.state import NO_LIMIT, make_state
 
@@ -39,8 +39,9 @@ class Run:
     def __init__(self, setup: Setup) -> None:
         kind, demand = kind_of(setup.allocator), setup.demand()
         self.setup, self.trace = setup, setup.trace
-        self._state = make_state(setup, demand.rows, kind.module.slots_of_a_unit(setup.allocator))
-        self._memory = kind.module.make(setup.allocator, setup.capacity_slots, demand)
+        self._memory = kind.module.make(setup.allocator, setup.capacity_slots, demand, setup.trace)
+        self._state = make_state(setup, demand.rows, kind.module.slots_of_a_unit(setup.allocator),
+                                 contract.shares(self._memory))
         self._goes_on = True
 
     def advance(self, max_steps: int | None = None) -> bool:
@@ -134,7 +135,13 @@ class Run:
             histograms=Histograms(waste_slots=sums.waste, **contract.histograms(self._memory)),
             requests=Requests(requests.arrival_s, fates.first_scheduled_s, fates.first_token_s, fates.finish_s,
                               fates.status, fates.preemptions),
-            timeline=self._timeline())
+            timeline=self._timeline(), sharing=self._sharing() if contract.shares(self._memory) else None)
+
+    def _sharing(self) -> Sharing:
+        total = self._state.total
+        return Sharing(int(total.hit_tokens), int(total.readmission_hit_tokens), int(total.admitted_prompt_tokens),
+                       int(total.admitted_prompt_blocks), contract.evicted_blocks(self._memory),
+                       self._state.requests.hits)
 
     def _timeline(self) -> Timeline:
         lines = self._state.lines[:self._state.run.lines]

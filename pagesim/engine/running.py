@@ -94,18 +94,18 @@ def _preempt(state, memory, row):
     run.waiting += 1
     work.preemptions += 1
     state.requests.fates.preemptions[rows.request[row]] += 1
-    leave(state, memory, row, stored)
+    leave(state, memory, row, stored, False)
 
 
 @HOT
-def leave(state, memory, row, stored):
+def leave(state, memory, row, stored, is_over):
     """Take a sequence off the running list; all its memory is given back."""
     run, rows = state.run, state.rows
     wheel_drop(state.growth, row)
     wheel_drop(state.ending, row)
     store(state.levels, -stored)
     give(state.levels, asked_slots(memory, row), rows.final[row], allocated_slots(memory, row))
-    release(memory, row, run.step)
+    release(memory, row, stored, is_over, run.step)
     before, after = rows.prev[row], rows.next[row]
     if before < 0:
         run.first = after

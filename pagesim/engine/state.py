@@ -65,7 +65,8 @@ HEAD = _integers("stale", "refused", "short", "need", "num_holes", "largest", "u
 # What a step does, and what all of them did since the warm-up.
 WORK = _integers("prefill_tokens", "decode_tokens", "sequences", "context_tokens", "moved_slots", "copied_tokens",
                  "preemptions", "admissions", "completions", "output_tokens", "recomputed_tokens", "swapped_units",
-                 "swap_fallbacks", "steps")
+                 "swap_fallbacks", "steps", "hit_tokens", "readmission_hit_tokens", "admitted_prompt_tokens",
+                 "admitted_prompt_blocks")
 
 # ``step`` and ``time_s`` are of the first step with the most token states.
 PEAKS = np.dtype([*((name, np.int64) for name in ("token_states", "allocated", "running", "waiting", "step")),
@@ -118,6 +119,7 @@ class Stretch(NamedTuple):
     limit: np.ndarray  # int32, max_tokens
     samples: np.ndarray  # int32
     samples_left: np.ndarray  # int32
+    hits: np.ndarray  # int32, tokens found at the first admission
     fates: np.recarray  # FATE
 
 
@@ -147,7 +149,7 @@ def _record(dtype: np.dtype) -> np.record:
     return _records(dtype, 1)[0]
 
 
-def make_state(setup: Setup, rows: int, slots_of_a_unit: int) -> State:
+def make_state(setup: Setup, rows: int, slots_of_a_unit: int, shares: bool) -> State:
     """The state before the first step of at most ``rows`` sequences that run at once."""
     longest = min(int(setup.trace.output_tokens.max(initial=1)), setup.max_model_len) + 2  # longer ones are rejected
     run, peaks = _record(RUN), _record(PEAKS)
@@ -162,8 +164,9 @@ def make_state(setup: Setup, rows: int, slots_of_a_unit: int) -> State:
     return State(
         rules=_rules(setup, slots_of_a_unit), rate=coefficients(setup.durations, setup.scheduling.swap_s_per_slot),
         run=run, levels=_record(LEVELS), head=head, work=_record(WORK), total=_record(WORK), peaks=peaks,
-        sums=_record(SUMS), lines=_records(LINE, LINES_MAX), requests=_stretch(setup, int(run.users)), rows=running,
-        returning=_records(VICTIM, rows), growth=make_wheel(rows, longest), ending=make_wheel(rows, longest))
+        sums=_record(SUMS), lines=_records(LINE, LINES_MAX), requests=_stretch(setup, int(run.users), shares),
+        rows=running, returning=_records(VICTIM, rows), growth=make_wheel(rows, longest),
+        ending=make_wheel(rows, longest))
 
 
 def _rules(setup: Setup, slots_of_a_unit: int) -> np.record:
@@ -180,7 +183,7 @@ def _rules(setup: Setup, slots_of_a_unit: int) -> np.record:
     return rules
 
 
-def _stretch(setup: Setup, users: int) -> Stretch:
+def _stretch(setup: Setup, users: int, shares: bool) -> Stretch:
     """The whole trace."""
     trace, none = setup.trace, np.zeros(0, np.int32)
     arrival_s = trace.arrival_s
@@ -193,4 +196,5 @@ def _stretch(setup: Setup, users: int) -> Stretch:
     return Stretch(arrival_s, trace.prompt_tokens, trace.output_tokens,
                    none if trace.max_tokens is None else trace.max_tokens,
                    none if trace.num_samples is None else trace.num_samples,
-                   none if trace.num_samples is None else trace.num_samples.copy(), fates)
+                   none if trace.num_samples is None else trace.num_samples.copy(),
+                   np.zeros(len(trace) if shares else 0, np.int32), fates)

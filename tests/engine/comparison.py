@@ -51,8 +51,9 @@ def assert_same_result(result: Result, oracle: OracleRun) -> None:
     assert asdict(result.peaks) == sums.peaks
     assert result.end_s == oracle.end_s
     assert_same_timeline(result.timeline, oracle.steps)
+    assert_same_sharing(result, sums)
     for w, window in enumerate(WINDOWS):
-        for column in Column:
+        for column in list(Column)[:Column.LOGICAL_BLOCKS]:
             assert result.integrals[w, column] == close(sums.integrals[w][column]), f"{column.name} over {window}"
     for c, cause in enumerate(WAIT_CAUSES):
         assert result.wait_s[c] == close(sums.wait_s[cause]), f"waiting for {cause}"
@@ -67,6 +68,21 @@ def assert_same_result(result: Result, oracle: OracleRun) -> None:
         assert histograms.hole_slots_s is None
         assert histograms.block_lifetime_steps.tolist() == sums.block_lifetime_steps
         assert histograms.table_run_blocks.tolist() == sums.table_run_blocks
+
+
+def assert_same_sharing(result: Result, sums) -> None:
+    made, expected = result.sharing, sums.sharing
+    if made is None:
+        return
+    assert {"hit_tokens": made.hit_tokens, "readmission_hit_tokens": made.readmission_hit_tokens,
+            "admitted_prompt_tokens": made.prompt_tokens, "full_prompt_blocks": made.prompt_blocks,
+            "evicted_blocks": made.evicted_blocks} == {name: expected[name] for name in (
+                "hit_tokens", "readmission_hit_tokens", "admitted_prompt_tokens", "full_prompt_blocks",
+                "evicted_blocks")}
+    assert result.histograms.eviction_age_steps.tolist() == sums.eviction_age_steps
+    for w, window in enumerate(WINDOWS):
+        assert result.integrals[w, Column.LOGICAL_BLOCKS] == close(sums.logical_block_s[w]), window
+        assert result.integrals[w, Column.LOGICAL_TOKENS] == close(sums.logical_token_s[w]), window
 
 
 def assert_same_timeline(timeline, steps) -> None:

@@ -1,13 +1,14 @@
 """The engine equals the oracle: every table, time, ledger integer, counter, peak and histogram of every random run."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from comparison import assert_engine_equals_oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import contiguous, paged, setups
+from strategies import contiguous, paged, setups, sharing_setups
 
 from pagesim.allocators import Contiguous, Paged
 from pagesim.allocators.holes import PLACEMENTS
@@ -24,6 +25,13 @@ def test_engine_and_oracle_are_equal_on_blocks(made):
 @given(setups(contiguous()))
 def test_engine_and_oracle_are_equal_on_regions(made):
     assert_engine_equals_oracle(made)
+
+
+@settings(max_examples=1500)
+@given(sharing_setups(("none", "vllm"), alone=True))
+def test_engine_and_oracle_are_equal_on_a_prefix_cache(drawn):
+    made, _ = drawn
+    assert_engine_equals_oracle(replace(made, trace=replace(made.trace, session_parent=None, think_ns=None)))
 
 
 @pytest.mark.parametrize("block_size", (1, 2, 3))

@@ -1,0 +1,384 @@
+"""The paged allocator with vLLM's prefix cache: full blocks are kept under their keys after their last owner let go.
+
+A block gets its key when the tokens that fill it are scheduled.  Free blocks form one queue: those without a key in
+front, as a stack; then those never handed out; then those with a key, least recently used first, which lose it when
+they are handed out.  A block that nobody else can ever ask for gets no entry in the table of keys, only a mark.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from pagesim.allocators.block_keys import (
+    Prefixes, is_continued, make_prefixes, next_key, shareable_blocks, start_of_chain)
+from pagesim.allocators.key_table import NONE, KeyTable, add, drop, find, make_key_table
+from pagesim.allocators.paged import Paged, add_runs
+from pagesim.allocators.paged import name as name
+from pagesim.allocators.paged import slots_of_a_unit as slots_of_a_unit
+from pagesim.core.histogram import BINS, bin_of, in_bins
+from pagesim.core.jit import COLD, HOT
+from pagesim.core.ledger import NOBODY
+from pagesim.core.units import ceil_div
+from pagesim.errors import InputError
+
+# Blocks from ``fresh`` on were never handed out; ``freed`` ones are on the stack; ``used`` have an owner; ``cached`` ones
+# are in the list from ``oldest`` to ``newest``; ``doubled`` counts owners beyond a block's first.  ``hits`` blocks
+# were found last, of which ``free_hits`` have no owner, and ``chain`` is their key.
+COUNT = np.dtype([(field, np.int64) for field in (
+    "fresh", "freed", "used", "cached", "oldest", "newest", "doubled", "hits", "free_hits", "chain", "evicted")],
+    align=True)
+# What a row holds: its blocks; those of them that went through the chain of keys, and the key of the last of these.
+HOLD = np.dtype([(field, np.int64) for field in ("blocks", "keyed", "chain", "request")], align=True)
+UNKEYED, MARKED, KEYED = range(3)
+
+
+class CachedMemory(NamedTuple):
+    num_blocks: int
+    block_size: int
+    fifo: bool
+    watermark_blocks: int
+    prefixes: Prefixes
+    table: np.ndarray  # int32 (rows, max blocks): logical → physical block
+    hold: np.recarray  # HOLD (rows,)
+    owners: np.ndarray  # int32 (blocks,)
+    state: np.ndarray  # int8 (blocks,): UNKEYED, MARKED, KEYED
+    keys: KeyTable
+    newer: np.ndarray  # int32 (blocks,): neighbours in the list of cached blocks
+    older: np.ndarray  # int32 (blocks,)
+    since: np.ndarray  # int32 (blocks,): step of the first owner, or after its last owner let go, that step
+    freed: np.ndarray  # int32, a stack
+    found: np.ndarray  # int32: the blocks found last
+    count: np.record  # COUNT
+    lifetimes: np.ndarray  # int64 (64,): steps from a block's first owner to its last
+    ages: np.ndarray  # int64 (64,): steps from a block's last owner to its eviction
+    runs: np.ndarray  # int64 (max blocks + 1,): runs of so many adjacent ids in the tables given back
+
+
+EXAMPLE = Paged(prefix_cache="vllm")
+
+
+def serves(spec):
+    return spec.prefix_cache == "vllm"
+
+
+def make(spec, capacity_slots, demand, trace):
+    num_blocks = capacity_slots // spec.block_size
+    width = min(ceil_div(demand.longest_tokens, spec.block_size), num_blocks)
+    count = np.zeros(1, COUNT).view(np.recarray)[0]
+    count.oldest = count.newest = NONE
+    return CachedMemory(
+        num_blocks=num_blocks, block_size=spec.block_size, fifo=spec.reuse == "fifo",
+        watermark_blocks=math.floor(spec.watermark * (num_blocks + 1)),
+        prefixes=make_prefixes(trace, spec.block_size),
+        table=np.empty((demand.rows, 16 * (ceil_div(width, 16) | 1)), np.int32),
+        hold=np.zeros(demand.rows, HOLD).view(np.recarray), owners=np.zeros(num_blocks, np.int32),
+        state=np.zeros(num_blocks, np.int8), keys=make_key_table(num_blocks), newer=np.empty(num_blocks, np.int32),
+        older=np.empty(num_blocks, np.int32), since=np.empty(num_blocks, np.int32),
+        freed=np.empty(num_blocks, np.int32), found=np.empty(width, np.int32), count=count,
+        lifetimes=np.zeros(BINS, np.int64), ages=np.zeros(BINS, np.int64), runs=np.zeros(width + 1, np.int64))
+
+
+def check(spec: Paged, trace) -> None:
+    granularity = trace.source.hash_block_tokens
+    if trace.prefix_ids is not None and granularity and spec.block_size % granularity and granularity % spec.block_size:
+        raise InputError(f"block_size {spec.block_size} and the trace's prefix ids, one for each {granularity} tokens, "
+                         "do not divide one another, so that no block is known to equal another; choose a block_size "
+                         "that divides the other or is a multiple of it, or prefix_cache: none")
+    for column, what in ((trace.num_samples, "num_samples"), (trace.beam_width, "beam_width")):
+        if column is not None and (column > 1).any():
+            raise InputError(f"the trace has {what} above 1, and a prefix cache with several sequences of one request "
+                             "is not simulated yet; choose prefix_cache: none")
+
+
+# Finding.
+
+
+@HOT
+def _blocks(memory, tokens):
+    return (tokens + memory.block_size - 1) // memory.block_size
+
+
+@HOT
+def _free_blocks(memory):
+    return memory.num_blocks - memory.count.used
+
+
+def stored_already(memory, ask):
+    """Look the prefix up: blocks from the first, as long as they are there, and at most all but one token."""
+    count = memory.count
+    count.hits = count.free_hits = 0
+    count.chain = start_of_chain()
+    if ask.units > 0:
+        return ask.stored
+    for j in range((ask.known - 1) // memory.block_size):
+        key = next_key(memory.prefixes, count.chain, ask.request, j)
+        block = find(memory.keys, key)
+        if block == NONE:
+            break
+        memory.found[j] = block
+        count.chain = key
+        count.hits += 1
+        if memory.owners[block] == 0:
+            count.free_hits += 1
+    return count.hits * memory.block_size
+
+
+def reservation(memory, ask):
+    return ask.known
+
+
+def fits(memory, ask, running):
+    todo = ask.known - ask.stored
+    end = ask.known if ask.budget >= todo else ask.stored + ask.budget
+    need = _blocks(memory, end) - memory.count.hits
+    if running > 0:
+        need += memory.watermark_blocks
+    return need <= _free_blocks(memory) - memory.count.free_hits
+
+
+def fits_empty(memory, ask):
+    return _blocks(memory, ask.prompt + ask.output - 1) <= memory.num_blocks
+
+
+# Taking.
+
+
+def admit(memory, row, ask, tokens, step):
+    count, hold = memory.count, memory.hold[row]
+    hold.request, hold.chain, hold.keyed, hold.blocks = ask.request, count.chain, count.hits, 0
+    for j in range(count.hits):
+        block = memory.found[j]
+        memory.table[row, j] = block
+        if memory.owners[block] == 0:
+            _unlink(memory, block)
+            count.used += 1
+            memory.since[block] = step
+        else:
+            count.doubled += 1
+        memory.owners[block] += 1
+    hold.blocks = count.hits
+    count.hits = count.free_hits = 0
+    _take(memory, row, _blocks(memory, tokens) - hold.blocks, step)
+    _give_keys(memory, row, tokens)
+
+
+def extend(memory, row, stored, tokens, step):
+    need = _blocks(memory, tokens) - memory.hold.blocks[row]
+    if need > _free_blocks(memory):
+        return -1
+    if need > 0:
+        _take(memory, row, need, step)
+    if tokens > stored + 1 or memory.hold.keyed[row] < stored // memory.block_size:
+        _give_keys(memory, row, tokens)
+    return 0
+
+
+@HOT
+def _take(memory, row, need, step):
+    """Append ``need`` blocks to the row's table; they are free."""
+    count, hold = memory.count, memory.hold[row]
+    for k in range(hold.blocks, hold.blocks + need):
+        if count.freed > 0:
+            count.freed -= 1
+            block = np.int64(memory.freed[count.freed])
+        elif count.fresh < memory.num_blocks:
+            block = count.fresh
+            count.fresh += 1
+        else:
+            block = count.oldest
+            _unlink(memory, block)
+            _evict(memory, block, step)
+        memory.table[row, k] = block
+        memory.owners[block] = 1
+        memory.since[block] = step
+    count.used += need
+    hold.blocks += need
+
+
+@HOT
+def _evict(memory, block, step):
+    if memory.state[block] == UNKEYED:
+        return
+    if memory.state[block] == KEYED:
+        drop(memory.keys, block)
+    memory.state[block] = UNKEYED
+    memory.count.evicted += 1
+    memory.ages[bin_of(step - memory.since[block])] += 1
+
+
+@HOT
+def _give_keys(memory, row, tokens):
+    """The blocks that ``tokens`` tokens fill get their keys, as far as others can ask for them."""
+    request = memory.hold.request[row]
+    _key_up_to(memory, row, min(tokens // memory.block_size, shareable_blocks(memory.prefixes, request)))
+
+
+@HOT
+def _key_up_to(memory, row, full):
+    hold = memory.hold[row]
+    for j in range(hold.keyed, full):
+        hold.chain = next_key(memory.prefixes, hold.chain, hold.request, j)
+        block = np.int64(memory.table[row, j])
+        add(memory.keys, block, hold.chain)
+        memory.state[block] = KEYED
+        hold.keyed = j + 1
+
+
+# Giving back.
+
+
+def release(memory, row, stored, is_over, step):
+    """Last block first: full ones with a key to the end of the queue, others to its front."""
+    hold, count = memory.hold[row], memory.count
+    full = stored // memory.block_size
+    if not is_over or is_continued(memory.prefixes, hold.request):
+        _key_up_to(memory, row, full)
+    ids = memory.table[row, :hold.blocks]
+    add_runs(memory.runs, ids)
+    front = 0
+    for k in range(hold.blocks):
+        j = hold.blocks - 1 - k
+        block = np.int64(ids[j])
+        memory.owners[block] -= 1
+        if memory.owners[block] > 0:
+            count.doubled -= 1
+            continue
+        count.used -= 1
+        memory.lifetimes[bin_of(step - memory.since[block])] += 1
+        memory.since[block] = step
+        if j < full and memory.state[block] == UNKEYED:
+            memory.state[block] = MARKED
+        if j < full or memory.fifo:
+            _link(memory, block)
+        else:
+            memory.found[front] = block
+            front += 1
+    for k in range(front):  # as a group, so that the last block is handed out next
+        memory.freed[count.freed] = memory.found[front - 1 - k]
+        count.freed += 1
+    hold.blocks = hold.keyed = 0
+
+
+@HOT
+def _link(memory, block):
+    """To the end of the list; one without a key is there only where all are reused in turn."""
+    count = memory.count
+    memory.older[block], memory.newer[block] = count.newest, NONE
+    if count.newest == NONE:
+        count.oldest = block
+    else:
+        memory.newer[count.newest] = block
+    count.newest = block
+    if memory.state[block] != UNKEYED:
+        count.cached += 1
+
+
+@HOT
+def _unlink(memory, block):
+    count = memory.count
+    older, newer = np.int64(memory.older[block]), np.int64(memory.newer[block])
+    if older == NONE:
+        count.oldest = newer
+    else:
+        memory.newer[older] = newer
+    if newer == NONE:
+        count.newest = older
+    else:
+        memory.older[newer] = older
+    if memory.state[block] != UNKEYED:
+        count.cached -= 1
+
+
+# What the engine and the ledger read.
+
+
+def room_tokens(memory, row):
+    return memory.hold.blocks[row] * memory.block_size
+
+
+def asked_slots(memory, row):
+    return memory.hold.blocks[row] * memory.block_size
+
+
+def allocated_slots(memory, row):
+    return memory.hold.blocks[row] * memory.block_size
+
+
+def units(memory, row):
+    return memory.hold.blocks[row]
+
+
+def unit_slots(memory):
+    return memory.block_size
+
+
+def free_slots(memory):
+    return _free_blocks(memory) * memory.block_size
+
+
+def cached_slots(memory):
+    return memory.count.cached * memory.block_size
+
+
+def doubled_slots(memory):
+    return memory.count.doubled * memory.block_size
+
+
+def shares(memory):
+    return True
+
+
+def has_holes(memory):
+    return False
+
+
+def hole_stats(memory, asked):
+    return 0, 0, 0
+
+
+def age_holes(memory, seconds):
+    pass
+
+
+@COLD
+def forget(memory):
+    memory.lifetimes[:] = 0
+    memory.runs[:] = 0
+    memory.ages[:] = 0
+    memory.count.evicted = 0
+
+
+def num_units(memory):
+    return memory.num_blocks
+
+
+def ids(memory, row):
+    return memory.table[row, :memory.hold.blocks[row]]
+
+
+def moves(memory, seen, serial, owner):
+    """Of a block with several owners the first of the rows counts as its owner."""
+    now = np.full(memory.num_blocks, NOBODY)
+    for row in range(len(owner))[::-1]:
+        now[ids(memory, row)] = owner[row]
+    before = np.full_like(now, NOBODY) if seen is None else seen
+    gone, came = np.flatnonzero((before != now) & (before != NOBODY)), np.flatnonzero((before != now) & (now != NOBODY))
+    return (
+        np.stack([gone, np.ones_like(gone), np.full(len(gone), NOBODY)], axis=1),
+        np.stack([came, np.ones_like(came), now[came]], axis=1),
+        now,
+    )
+
+
+def histograms(memory):
+    return {"block_lifetime_steps": memory.lifetimes, "table_run_blocks": in_bins(memory.runs),
+            "eviction_age_steps": memory.ages}
+
+
+def counters(memory):
+    return {}
+
+
+def evicted_blocks(memory):
+    return int(memory.count.evicted)
