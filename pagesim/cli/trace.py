@@ -12,8 +12,10 @@ from pagesim.errors import InputError
 if TYPE_CHECKING:
     from pagesim.trace.inspect import PrefixReuse, Spread, Summary
     from pagesim.trace.synthetic import Bursty, Steady
+    from pagesim.trace.trace import Trace
 
-app = typer.Typer(name="trace", no_args_is_help=True, help="Inspect, convert and generate traces of request lengths.")
+app = typer.Typer(name="trace", no_args_is_help=True, help=(
+    "Inspect, convert and generate traces of request lengths; what a prefix cache would find in one."))
 
 Input = Annotated[Path, typer.Argument(metavar="FILE", help=(
     "Azure, BurstGPT, Mooncake, Qwen-Bailian, vidur, splitwise-sim, LLMServingSim or plain CSV/JSON lines, also "
@@ -57,23 +59,68 @@ def inspect_file(
     block_size: Annotated[int, typer.Option(min=1, help="Slots in a block, for the sums of blocks.")] = 16,
     max_model_len: Annotated[list[int], typer.Option(min=1, help=(
         "Count the requests that fit this length; may be repeated."))] = [],
-    lru_blocks: Annotated[list[int], typer.Option(min=1, help=(
-        "Hit rate of an LRU cache of so many prefix blocks; may be repeated."))] = [],
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False,
 ) -> None:
     """What was read, kept and dropped, rates, lengths, blocks, and prefix reuse where the file has ids."""
     from pagesim.trace import read_trace
-    from pagesim.trace.inspect import lru_hit_rate, num_accepted, summarize
+    from pagesim.trace.inspect import num_accepted, summarize
 
     trace = read_trace(file, limit=limit, strict=strict, prefix_block_tokens=prefix_block_tokens)
     summary = summarize(trace, block_size)
     accepted = {length: num_accepted(trace, length) for length in max_model_len}
-    hit_rates = {blocks: lru_hit_rate(trace, blocks) for blocks in lru_blocks}
     if as_json:
-        everything = summary.as_dict() | {"accepted": accepted, "lru_hit_rate": hit_rates}
+        everything = summary.as_dict() | {"accepted": accepted}
         typer.echo(json.dumps(everything, indent=2, allow_nan=False))
     else:
-        typer.echo("\n".join(f"{name:<16}{text}" for name, text in _lines(summary, accepted, hit_rates)))
+        typer.echo("\n".join(f"{name:<16}{text}" for name, text in _lines(summary, accepted)))
+
+
+@app.command("reuse")
+def reuse_file(
+    file: Input,
+    limit: Limit = None,
+    strict: Strict = False,
+    prefix_block_tokens: BlockTokens = None,
+    blocks: Annotated[list[int], typer.Option(min=1, help=(
+        "Size of a cache in blocks of the trace; may be repeated. Without it: doublings up to all there is to hit."))] = [],
+    model: Annotated[str | None, typer.Option(help=(
+        "Sizes in bytes of this model's KV too: a name in the catalogue, or the path of a config.json."))] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the curve: .png, .svg or .pdf.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False,
+) -> None:
+    """What a prefix cache would hit, by its size: LRU, the optimum, and no limit; without simulating.
+
+    Requests come one by one. Running ones would hold their blocks, and generated tokens take room: neither is counted.
+    """
+    from pagesim.cli.console import print_tables
+    from pagesim.cli.extras import require
+    from pagesim.report import reuse_curve
+    from pagesim.trace import read_trace
+    from pagesim.trace.reuse import LEFT_OUT, reuse, sizes
+
+    if plot:
+        require("trace reuse --plot", "report", "matplotlib")
+    trace = read_trace(file, limit=limit, strict=strict, prefix_block_tokens=prefix_block_tokens)
+    kv_bytes_per_token = None if model is None else _kv_bytes_per_token(model, trace)
+    found = reuse(trace)
+    curve = reuse_curve.points(found, blocks or sizes(found), kv_bytes_per_token)
+    if as_json:
+        typer.echo(json.dumps(reuse_curve.document(found, trace.source, curve), indent=2, allow_nan=False))
+    else:
+        typer.echo(reuse_curve.headline(found) + "\n")
+        print_tables([reuse_curve.sheet(found, curve)])
+        typer.echo(LEFT_OUT)
+    if plot:
+        from pagesim.report.plots import save
+
+        save(reuse_curve.figure(found, kv_bytes_per_token), plot)
+        typer.echo(f"written to {plot}", err=True)
+
+
+def _kv_bytes_per_token(name: str, trace: "Trace") -> int:
+    from pagesim.catalog import find_model, kv_bytes_per_token
+
+    return kv_bytes_per_token(find_model(name), "auto", 1, int((trace.prompt_tokens + trace.output_tokens).max()))
 
 
 @app.command("convert")
@@ -172,7 +219,7 @@ def _reasons(dropped: dict[str, int]) -> str:
     return ", ".join(f"{count:,} ({reason})" for reason, count in dropped.items()) or "0"
 
 
-def _lines(summary: "Summary", accepted: dict[int, int], hit_rates: dict[int, float | None]) -> list[tuple[str, str]]:
+def _lines(summary: "Summary", accepted: dict[int, int]) -> list[tuple[str, str]]:
     arrivals = "none: lengths only" if summary.span_s is None else f"over {summary.span_s:,.1f} s"
     if summary.rate_per_s is not None:
         arrivals += f", {summary.rate_per_s:.4g} requests/s, CV {summary.arrival_cv:.2f}"
@@ -190,8 +237,6 @@ def _lines(summary: "Summary", accepted: dict[int, int], hit_rates: dict[int, fl
                f"{summary.prompt_blocks:,} for the prompts, {summary.final_blocks:,} at the requests' ends, "
                f"{100 * summary.last_block_waste:.3f} % of their slots empty"),
               ("prefix reuse", _reuse(summary.prefix_reuse))]
-    lines += [("LRU cache", f"{blocks:,} blocks: " + ("n/a" if rate is None else f"{100 * rate:.2f} % of the ids hit"))
-              for blocks, rate in hit_rates.items()]
     return lines + [("accepted", f"{count:,} of {summary.kept:,} with prompt + output ≤ {length:,}")
                     for length, count in accepted.items()]
 

@@ -1,6 +1,5 @@
 """What a trace holds, in numbers: rates, lengths, blocks, and how far its prompts repeat."""
 
-from collections import OrderedDict
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -117,23 +116,6 @@ def prefix_reuse(trace: Trace) -> PrefixReuse | None:
     hits = int(np.minimum(np.minimum(leading, num_ids), (trace.prompt_tokens - 1) // block_tokens).sum())
     prompt_tokens = int(trace.prompt_tokens.sum(dtype=np.int64))
     return PrefixReuse(block_tokens, len(ids), len(first), hits, hits * block_tokens / prompt_tokens)
-
-
-def lru_hit_rate(trace: Trace, capacity_blocks: int) -> float | None:
-    """Share of all prefix ids found in a least-recently-used cache, looked up one by one in order; None without ids."""
-    if trace.prefix_ids is None:
-        return None
-    cache: OrderedDict[int, None] = OrderedDict()
-    hits = 0
-    for block in trace.prefix_ids.tolist():
-        if block in cache:
-            hits += 1
-            cache.move_to_end(block)
-        else:
-            cache[block] = None
-            if len(cache) > capacity_blocks:
-                cache.popitem(last=False)
-    return hits / len(trace.prefix_ids)
 
 
 def _arrivals(arrival_s: np.ndarray | None) -> dict[str, float | None]:

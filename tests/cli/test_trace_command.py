@@ -31,18 +31,59 @@ def test_inspect_prints_what_was_read_kept_and_dropped(tmp_path):
 
 
 def test_inspect_json_is_one_strict_object(tmp_path):
-    result = run("inspect", write(tmp_path, PLAIN), "--json", "--lru-blocks", 5, "--block-size", 8)
+    result = run("inspect", write(tmp_path, PLAIN), "--json", "--block-size", 8)
     summary = json.loads(result.output, parse_constant=pytest.fail)
     assert (summary["read"], summary["kept"], summary["dropped"]) == (4, 3, {"0 prompt and 0 output tokens": 1})
-    assert summary["prefix_reuse"] is None and summary["lru_hit_rate"] == {"5": None}
+    assert summary["prefix_reuse"] is None
     assert summary["final_blocks"] == 2 + 3 + 6
 
 
 def test_inspect_shows_prefix_reuse_with_the_size_of_a_block(tmp_path):
     rows = '{"timestamp": 0, "input_length": 1024, "output_length": 1, "hash_ids": [7, 8]}\n' * 3
-    result = run("inspect", write(tmp_path, rows), "--lru-blocks", 1)
+    result = run("inspect", write(tmp_path, rows))
     assert "prefix reuse    33.333 % of the prompt tokens in a cache without limit: 2 hits among 6 ids of 512 tokens, 2 distinct" in result.output
-    assert "LRU cache       1 blocks: 0.00 % of the ids hit" in result.output
+
+
+REUSED = ('{"prompt_tokens": 40, "output_tokens": 1, "prefix_ids": [0, 1, 2]}\n{"prompt_tokens": 40, "output_tokens": 1, "prefix_ids": [3, 4, 5]}\n'
+          '{"prompt_tokens": 40, "output_tokens": 1, "prefix_ids": [0, 1, 6]}\n')
+
+
+def test_reuse_prints_a_curve_and_what_it_leaves_out(tmp_path):
+    result = run("reuse", write(tmp_path, REUSED), "--model", "llama-3.1-8b")
+    assert result.exit_code == 0, result.output
+    rows = [line.split() for line in result.output.splitlines()]
+    assert result.output.startswith("120 prompt tokens, 6 whole blocks of 16, 4 distinct; an LRU cache of 4 blocks hits as much as one without limit")
+    assert ["4", "64", "8,192.0", "KiB", "26.667", "26.667"] in rows and ["2", "32", "4,096.0", "KiB", "0.000", "26.667"] in rows
+    assert ["no", "limit", "26.667", "26.667"] in rows and "Left out: running requests hold their blocks" in result.output
+
+
+def test_reuse_json_is_one_strict_object(tmp_path):
+    result = run("reuse", write(tmp_path, REUSED), "--json", "--blocks", 3, "--blocks", 1)
+    found = json.loads(result.output, parse_constant=pytest.fail)
+    assert (found["block_tokens"], found["prompt_tokens"], found["whole_blocks"], found["distinct_blocks"]) == (16, 120, 6, 4)
+    assert found["unlimited"] == 32 / 120 and found["enough_blocks"] == 4 and found["left_out"].startswith("Left out: ")
+    assert found["curve"] == [{"blocks": 3, "tokens": 48, "bytes": None, "lru": 16 / 120, "optimal": 32 / 120},
+                              {"blocks": 1, "tokens": 16, "bytes": None, "lru": 0, "optimal": 16 / 120}]
+
+
+def test_reuse_draws_the_curve(tmp_path):
+    pytest.importorskip("matplotlib")
+    result = run("reuse", write(tmp_path, REUSED), "--plot", tmp_path / "curve.svg", "--model", "llama-3.1-8b")
+    assert result.exit_code == 0, result.output
+    svg = (tmp_path / "curve.svg").read_text()
+    for text in ("size of the cache, GiB", "prompt tokens that hit, %", "no limit: 26.7 %", "LRU", "optimum (knows the future)"):
+        assert text in svg
+
+
+def test_reuse_without_ids_says_what_is_missing(tmp_path):
+    assert "no prefix ids" in str(run("reuse", write(tmp_path, PLAIN)).exception)
+
+
+def test_the_size_of_a_prefix_block_can_be_given_where_the_file_leaves_it_open(tmp_path):
+    path = write(tmp_path, '{"input_length": 10, "output_length": 1, "hash_ids": [1]}\n')
+    assert "--prefix-block-tokens" in str(run("inspect", path).exception)
+    assert run("convert", path, tmp_path / "out.csv", "--prefix-block-tokens", 64).exit_code == 0
+    assert (tmp_path / "out.csv").read_text().endswith("10,1,64,0\n")
 
 
 def test_strict_and_bad_rows_end_in_one_message(tmp_path):
