@@ -55,7 +55,8 @@ def sheet(reuse: Reuse, curve: list[Point]) -> Sheet:
     with_bytes = curve[0].bytes is not None
     rows.append(("no limit", "", *([""] if with_bytes else []), f"{100 * reuse.unlimited:.3f}",
                  f"{100 * reuse.unlimited:.3f}"))
-    return Sheet("Prompt tokens that hit, %", ("blocks", "tokens", *(["memory"] if with_bytes else []), "LRU", "optimum"), tuple(rows))
+    columns = ("blocks", "tokens", *(["memory"] if with_bytes else []), "LRU", "optimum")
+    return Sheet("Prompt tokens that hit, %", columns, tuple(rows))
 
 
 def figure(reuse: Reuse, kv_bytes_per_token: int | None) -> "Figure":

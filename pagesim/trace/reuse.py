@@ -3,7 +3,8 @@
 Requests come one by one, in order of arrival.  Each hits the leading whole blocks of its prompt that the cache holds,
 such that at least one prompt token stays to compute; then all its whole blocks are used and the cache keeps of all it
 knows what its policy says.  Left out: while requests run their blocks cannot be dropped, and generated tokens and last,
-partial blocks take room too.  So a real pool of this many blocks hits less.
+partial blocks take room too, so that a real pool of this many blocks hits less; and where a next turn finds what the
+turn before it generated, it hits more.
 """
 
 from dataclasses import dataclass
@@ -15,8 +16,8 @@ from pagesim.trace import reuse_pass
 from pagesim.trace.numbering import by_appearance
 from pagesim.trace.trace import Trace
 
-LEFT_OUT = ("Left out: running requests hold their blocks, and generated tokens and partial blocks take room; a pool of "
-            "this size hits less.")
+LEFT_OUT = ("Left out: running requests hold their blocks, and generated tokens and partial blocks take room (a pool "
+            "of this size hits less); a next turn finds what the one before generated (it hits more).")
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def test_inspect_json_is_one_strict_object(tmp_path):
 def test_inspect_shows_prefix_reuse_with_the_size_of_a_block(tmp_path):
     rows = '{"timestamp": 0, "input_length": 1024, "output_length": 1, "hash_ids": [7, 8]}\n' * 3
     result = run("inspect", write(tmp_path, rows))
-    assert "prefix reuse    33.333 % of the prompt tokens in a cache without limit: 2 hits among 6 ids of 512 tokens, 2 distinct" in result.output
+    assert "prefix reuse    33.333 % of the prompt tokens in a cache without limit: 2 hits of 2 requests among 6 ids of 512 tokens, 2 distinct" in result.output
 
 
 REUSED = ('{"prompt_tokens": 40, "output_tokens": 1, "prefix_ids": [0, 1, 2]}\n{"prompt_tokens": 40, "output_tokens": 1, "prefix_ids": [3, 4, 5]}\n'
@@ -124,7 +124,24 @@ def test_generate_offers_everything_that_can_be_drawn(tmp_path):
     assert {row["num_samples"] for row in rows} == {4} and all(len(row["prefix_ids"]) == 3 for row in rows)
 
 
+def test_generate_draws_chats_that_begin_with_shared_texts_and_inspect_describes_them(tmp_path):
+    out = tmp_path / "chats.csv"
+    result = run("generate", out, "-n", 200, "--prompt", "constant:tokens=40", "--output", "constant:tokens=8", "--rate", 2, "--turns", 4,
+                 "--think-s", 3, "--system-prompts", 2, "--system-tokens", 64, "--documents", 5, "--document-tokens", 100, "--samples", 2)
+    assert result.exit_code == 0, result.output
+    assert out.read_text().startswith("arrival_s,prompt_tokens,output_tokens,num_samples,session,think_s,prefix_block_tokens,prefix_ids\n")
+    lines = run("inspect", out).output
+    assert "of 200 requests; " in lines and "after its end in the mean (placed as early as they can come)" in lines
+    assert "num_samples     2 for 200; 400 sequences of 200 requests" in lines and "of the turn before and its output" in lines
+
+
+def test_inspect_says_that_prompts_are_shorter_than_their_history(tmp_path):
+    path = write(tmp_path, "prompt_tokens,output_tokens,session\n10,9,a\n12,9,a\n")
+    assert "1 prompts are shorter than that: they share what they have" in run("inspect", path).output
+
+
 @pytest.mark.parametrize(("options", "message"), [
+    (["--turns", "3"], "chats need both --turns and --think-s"),
     (["--arrivals", "poisson"], "--arrivals poisson needs --rate"), (["--arrivals", "gamma", "--rate", "2"], "--arrivals gamma needs --cv"),
     (["--arrivals", "none", "--rate", "2"], "--arrivals none has no --rate"),
     (["--arrivals", "bursty", "--rate", "2", "--burst-s", "3"], "--arrivals bursty needs --quiet-s")])

@@ -8,7 +8,7 @@ from trace_files import public, write
 
 from pagesim.trace import Source, Trace, read_trace
 from pagesim.trace.instants import whole_ns
-from pagesim.trace.inspect import num_accepted, num_blocks, prefix_reuse, summarize
+from pagesim.trace.inspect import Sessions, num_accepted, num_blocks, prefix_reuse, summarize
 
 
 def with_ids(ids: list[list[int]], block_tokens: int = 4, prompt_tokens: list[int] | None = None) -> Trace:
@@ -26,6 +26,19 @@ def test_a_summary_by_hand(tmp_path):
     assert (summary.prompt_blocks, summary.final_blocks) == (1 + 2 + 3, 1 + 2 + 3)
     assert summary.last_block_waste == pytest.approx(1 - (16 + 18 + 48) / 96)
     assert summary.prefix_reuse is None
+
+
+def test_sessions_by_hand(tmp_path):
+    text = ("arrival_s,prompt_tokens,output_tokens,session,think_s,num_samples,beam_width\n0,10,5,a,,1,\n,20,5,a,2,4,\n,24,5,a,4,1,3\n"
+            "1,7,5,b,,,\n2,1,1,,,,\n")
+    summary = summarize(read_trace(write(tmp_path, text)))
+    assert (summary.sequences, summary.num_samples, summary.beam_width) == (1 + 4 + 3 + 1 + 1, {1: 4, 4: 1}, {1: 4, 3: 1})
+    assert summary.sessions == Sessions(sessions=2, requests=4, next_turns=2, waiting_turns=2, mean_think_s=3.0,
+                                        history_share_of_prompt_tokens=(15 + 24) / 62, shorter_than_history=1)
+
+
+def test_requests_that_hit_are_counted():
+    assert prefix_reuse(with_ids([[1, 2], [1, 3], [4, 5], [1, 2, 6]])).requests_that_hit == 2
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=200))
