@@ -70,7 +70,8 @@ def _conversations(parts: list[Rows], columns: dict[str, np.ndarray | None], ord
                                        for column in zip(*(part.chats for part in parts)))
         parent = sessions.chats_before(chats, parents, kept, lines, path)
         named = np.array([chat is not None for chat in itertools.compress(chats, kept)])
-        session, families = np.where(named, 0, sessions.NONE), np.arange(len(parent))
+        inside = named | (parent != sessions.NONE)
+        session, families = np.where(inside, 0, sessions.NONE), np.arange(len(parent))
     else:
         session = numbering.of_names(itertools.chain.from_iterable(part.session for part in parts))
         rank = np.arange(len(session)) if order is None else np.argsort(order)

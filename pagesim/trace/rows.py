@@ -201,7 +201,7 @@ def _prefix_ids(check: _Check, prompt: np.ndarray, keep: np.ndarray,
     ids, num_ids = check.table.ids(name)
     for row in np.flatnonzero(num_ids < 0)[:1]:
         check.found.append((row, f"{name} must be a list of ids, got {check.table.shown(name, row)[:60]}"))
-    tokens = np.where(np.isfinite(prompt) & (prompt >= 0) & keep, prompt, 0)
+    tokens = np.where((prompt > 0) & (prompt <= _MAX_INT32) & keep, prompt, 0)  # others are already noted
     rows = np.flatnonzero(tokens > 0)
     granularity, bad = granularity.narrowed(tokens[rows].astype(np.int64), num_ids[rows], check.table.line[rows])
     if bad >= 0:
