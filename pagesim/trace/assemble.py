@@ -33,7 +33,7 @@ def columns_of(parts: list[Rows], form: Format, path: str) -> dict[str, np.ndarr
         order = np.lexsort(arrival[::-1])
     families = None
     if parts[0].chats is not None or parts[0].session is not None:
-        columns["session"], columns["session_parent"], families = _conversations(parts, columns, order, arrival, path)
+        columns["session"], columns["session_parent"], families = _conversations(parts, columns, order, path)
     if arrival is not None:
         columns["arrival_ns"], order = _arrivals(arrival, columns, families, order, _joined(parts, "line"), path)
         _refuse_long_span(columns["arrival_ns"], form, path)
@@ -60,7 +60,7 @@ def _sorted(arrival: Instants) -> bool:
 
 
 def _conversations(parts: list[Rows], columns: dict[str, np.ndarray | None], order: np.ndarray | None,
-                   arrival: Instants | None, path: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+                   path: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of the rows in the file's order: session (any number, -1 for none), the turn before, and an order in which that
     comes earlier.
     """
@@ -98,7 +98,7 @@ def _refuse_equal_turns(session: np.ndarray, turn: np.ndarray, line: np.ndarray,
 
 
 def _arrivals(arrival: Instants, columns: dict[str, np.ndarray | None], families: np.ndarray | None,
-              order: np.ndarray | None, line: np.ndarray, path: str) -> tuple[np.ndarray, np.ndarray | None]:
+              order: np.ndarray | None, line: np.ndarray | None, path: str) -> tuple[np.ndarray, np.ndarray | None]:
     """Nanoseconds after the first, in the file's order, and the order of arrival (None: the file's)."""
     if columns["think_ns"] is None:
         return arrival.since(0 if order is None else int(order[0])), order
