@@ -10,10 +10,11 @@ import typer
 from pagesim.errors import InputError
 
 if TYPE_CHECKING:
-    from pagesim.trace.inspect import PrefixReuse, Spread, Summary
     from pagesim.trace.synthetic import Bursty, Steady
+    from pagesim.trace.trace import Trace
 
-app = typer.Typer(name="trace", no_args_is_help=True, help="Inspect, convert and generate traces of request lengths.")
+app = typer.Typer(name="trace", no_args_is_help=True, help=(
+    "Inspect, convert and generate traces of request lengths; what a prefix cache would find in one."))
 
 Input = Annotated[Path, typer.Argument(metavar="FILE", help=(
     "Azure, BurstGPT, Mooncake, Qwen-Bailian, vidur, splitwise-sim, LLMServingSim or plain CSV/JSON lines, also "
@@ -57,23 +58,71 @@ def inspect_file(
     block_size: Annotated[int, typer.Option(min=1, help="Slots in a block, for the sums of blocks.")] = 16,
     max_model_len: Annotated[list[int], typer.Option(min=1, help=(
         "Count the requests that fit this length; may be repeated."))] = [],
-    lru_blocks: Annotated[list[int], typer.Option(min=1, help=(
-        "Hit rate of an LRU cache of so many prefix blocks; may be repeated."))] = [],
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False,
 ) -> None:
     """What was read, kept and dropped, rates, lengths, blocks, and prefix reuse where the file has ids."""
+    from pagesim.cli.trace_summary import lines
     from pagesim.trace import read_trace
-    from pagesim.trace.inspect import lru_hit_rate, num_accepted, summarize
+    from pagesim.trace.inspect import num_accepted, summarize
 
     trace = read_trace(file, limit=limit, strict=strict, prefix_block_tokens=prefix_block_tokens)
     summary = summarize(trace, block_size)
     accepted = {length: num_accepted(trace, length) for length in max_model_len}
-    hit_rates = {blocks: lru_hit_rate(trace, blocks) for blocks in lru_blocks}
     if as_json:
-        everything = summary.as_dict() | {"accepted": accepted, "lru_hit_rate": hit_rates}
+        everything = summary.as_dict() | {"accepted": accepted}
         typer.echo(json.dumps(everything, indent=2, allow_nan=False))
     else:
-        typer.echo("\n".join(f"{name:<16}{text}" for name, text in _lines(summary, accepted, hit_rates)))
+        typer.echo("\n".join(f"{name:<16}{text}" for name, text in lines(summary, accepted)))
+
+
+@app.command("reuse")
+def reuse_file(
+    file: Input,
+    limit: Limit = None,
+    strict: Strict = False,
+    prefix_block_tokens: BlockTokens = None,
+    blocks: Annotated[list[int], typer.Option(min=1, help=(
+        "Size of a cache in blocks of the trace; may be repeated. Without it: doublings up to all there is to hit."
+    ))] = [],
+    model: Annotated[str | None, typer.Option(help=(
+        "Sizes in bytes of this model's KV too: a name in the catalogue, or the path of a config.json."))] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the curve: .png, .svg or .pdf.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False,
+) -> None:
+    """What a prefix cache would hit, by its size: LRU, the optimum, and no limit; without simulating.
+
+    Requests come one by one: that running ones hold their blocks, and what generated tokens take and give, is left out.
+    """
+    from pagesim.cli.console import print_tables
+    from pagesim.cli.extras import require
+    from pagesim.report import reuse_curve
+    from pagesim.trace import read_trace
+    from pagesim.trace.reuse import LEFT_OUT, reuse, sizes
+
+    if plot:
+        require("trace reuse --plot", "report", "matplotlib")
+    trace = read_trace(file, limit=limit, strict=strict, prefix_block_tokens=prefix_block_tokens)
+    kv_bytes_per_token = None if model is None else _kv_bytes_per_token(model, trace)
+    found = reuse(trace)
+    curve = reuse_curve.points(found, blocks or sizes(found), kv_bytes_per_token)
+    if as_json:
+        typer.echo(json.dumps(reuse_curve.document(found, trace.source, curve), indent=2, allow_nan=False))
+    else:
+        typer.echo(reuse_curve.headline(found) + "\n")
+        print_tables([reuse_curve.sheet(found, curve)])
+        typer.echo(LEFT_OUT)
+    if plot:
+        from pagesim.report.plots import save
+
+        save(reuse_curve.figure(found, kv_bytes_per_token), plot)
+        typer.echo(f"written to {plot}", err=True)
+
+
+def _kv_bytes_per_token(name: str, trace: "Trace") -> int:
+    from pagesim.catalog import find_model, kv_bytes_per_token
+
+    longest = int((trace.prompt_tokens.astype("int64") + trace.output_tokens).max())
+    return kv_bytes_per_token(find_model(name), "auto", 1, longest)
 
 
 @app.command("convert")
@@ -92,6 +141,7 @@ def convert_file(
     seed: Seed = 0,
 ) -> None:
     """Write a trace in the plain form: arrival_s,prompt_tokens,output_tokens and what else the file has."""
+    from pagesim.cli.trace_summary import reasons
     from pagesim.trace import read_trace
     from pagesim.trace.arrivals import with_arrivals
     from pagesim.trace.write import write_trace
@@ -101,7 +151,7 @@ def convert_file(
         trace = with_arrivals(trace, arrivals.value, rate=rate, cv=cv, speedup=speedup, seed=seed)
     write_trace(trace, out)
     source = trace.source
-    typer.echo(f"{file}: read {source.read:,} rows as {source.format}, dropped {_reasons(source.dropped)}; "
+    typer.echo(f"{file}: read {source.read:,} rows as {source.format}, dropped {reasons(source.dropped)}; "
                f"wrote {len(trace):,} to {out}", err=True)
 
 
@@ -130,23 +180,37 @@ def generate_file(
         "A column of prefix ids: prompts begin with the texts on a path of this depth in a tree."))] = None,
     prefix_fanout: Annotated[int, typer.Option(min=1, help="Roots of the tree, and children of every node.")] = 4,
     prefix_node_tokens: Annotated[int, typer.Option(min=1, help="Length of each of the tree's texts.")] = 512,
+    system_prompts: Annotated[int, typer.Option(min=0, help=(
+        "Prompts begin with one of so many system prompts; --prompt is what follows."))] = 0,
+    system_tokens: Annotated[int, typer.Option(min=0, help="Length of a system prompt.")] = 0,
+    documents: Annotated[int, typer.Option(min=0, help="… then with one of so many documents.")] = 0,
+    document_tokens: Annotated[int, typer.Option(min=0, help="Length of a document.")] = 0,
+    turns: Annotated[float | None, typer.Option(min=1, help=(
+        "Chats of so many turns in the mean (geometric); --prompt is what a turn adds to all before it."))] = None,
+    think_s: Annotated[float | None, typer.Option(help=(
+        "Mean time from the end of a turn to the next (exponential)."))] = None,
     prefix_block_tokens: Annotated[int, typer.Option(min=1, help="Prompt tokens to one prefix id.")] = 16,
     prefix_share: Annotated[float, typer.Option(min=0, max=1, help=(
         "Share of the requests that begin with a text of the tree."))] = 1.0,
     seed: Seed = 0,
 ) -> None:
     """Draw a trace; the same options and seed write the same bytes."""
+    from pagesim.trace.conversations import Chats, Texts
     from pagesim.trace.lengths import parse_lengths
     from pagesim.trace.synthetic import Bounds, PrefixTree, Samples, generate
     from pagesim.trace.write import write_trace
 
+    if (turns is None) != (think_s is None):
+        raise InputError("chats need both --turns and --think-s")
+    texts = Texts(system_prompts, system_tokens, documents, document_tokens)
     prefixes = None
     if prefix_depth:
         prefixes = PrefixTree(prefix_depth, prefix_fanout, prefix_node_tokens, prefix_block_tokens, prefix_share)
     trace = generate(
         requests, parse_lengths(prompt), parse_lengths(output), arrivals=_process(arrivals, rate, cv, burst_s, quiet_s),
         bounds=Bounds(max_prompt_tokens, max_output_tokens, max_total_tokens), max_tokens=max_tokens, prefixes=prefixes,
-        samples=samples and Samples(samples, samples_share), seed=seed)
+        samples=samples and Samples(samples, samples_share), texts=texts if texts.tokens else None,
+        chats=None if turns is None else Chats(turns, think_s), block_tokens=prefix_block_tokens, seed=seed)
     write_trace(trace, out)
     typer.echo(f"wrote {len(trace):,} requests to {out}; 'pagesim trace inspect {out}' describes them", err=True)
 
@@ -166,43 +230,3 @@ def _process(kind: Process, rate: float | None, cv: float | None, burst_s: float
     if kind is Process.bursty:
         return Bursty(rate, on_s=burst_s, off_s=quiet_s)
     return Steady(rate, 1.0 if kind is Process.poisson else cv)
-
-
-def _reasons(dropped: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} ({reason})" for reason, count in dropped.items()) or "0"
-
-
-def _lines(summary: "Summary", accepted: dict[int, int], hit_rates: dict[int, float | None]) -> list[tuple[str, str]]:
-    arrivals = "none: lengths only" if summary.span_s is None else f"over {summary.span_s:,.1f} s"
-    if summary.rate_per_s is not None:
-        arrivals += f", {summary.rate_per_s:.4g} requests/s, CV {summary.arrival_cv:.2f}"
-    lines = [("file", summary.path), ("format", summary.format), ("sha256", summary.sha256 or "none"),
-             ("rows", f"read {summary.read:,} = kept {summary.kept:,} + dropped {_reasons(summary.dropped)}"),
-             ("arrivals", arrivals), ("prompt tokens", _spread(summary.prompt_tokens)),
-             ("output tokens", _spread(summary.output_tokens)), ("prompt + output", _spread(summary.total_tokens))]
-    if summary.with_max_tokens is not None:
-        lines.append(("max_tokens", f"stated by {summary.with_max_tokens:,} requests"))
-    if summary.sequences != summary.kept:
-        lines.append(("num_samples", f"{summary.sequences:,} sequences of {summary.kept:,} requests"))
-    if summary.sessions is not None:
-        lines.append(("sessions", f"{summary.sessions:,}"))
-    lines += [(f"blocks of {summary.block_size}",
-               f"{summary.prompt_blocks:,} for the prompts, {summary.final_blocks:,} at the requests' ends, "
-               f"{100 * summary.last_block_waste:.3f} % of their slots empty"),
-              ("prefix reuse", _reuse(summary.prefix_reuse))]
-    lines += [("LRU cache", f"{blocks:,} blocks: " + ("n/a" if rate is None else f"{100 * rate:.2f} % of the ids hit"))
-              for blocks, rate in hit_rates.items()]
-    return lines + [("accepted", f"{count:,} of {summary.kept:,} with prompt + output ≤ {length:,}")
-                    for length, count in accepted.items()]
-
-
-def _reuse(reuse: "PrefixReuse | None") -> str:
-    if reuse is None:
-        return "n/a: no prefix ids"
-    return (f"{100 * reuse.hit_share_of_prompt_tokens:.3f} % of the prompt tokens in a cache without limit: "
-            f"{reuse.hits:,} hits among {reuse.ids:,} ids of {reuse.block_tokens} tokens, "
-            f"{reuse.distinct_ids:,} distinct")
-
-
-def _spread(spread: "Spread") -> str:
-    return f"mean {spread.mean:,.1f}, min {spread.min:,}, p50 {spread.p50:,}, p99 {spread.p99:,}, max {spread.max:,}"

@@ -33,7 +33,7 @@ def columns_of(parts: list[Rows], form: Format, path: str) -> dict[str, np.ndarr
         order = np.lexsort(arrival[::-1])
     families = None
     if parts[0].chats is not None or parts[0].session is not None:
-        columns["session"], columns["session_parent"], families = _conversations(parts, columns, order, arrival, path)
+        columns["session"], columns["session_parent"], families = _conversations(parts, columns, order, path)
     if arrival is not None:
         columns["arrival_ns"], order = _arrivals(arrival, columns, families, order, _joined(parts, "line"), path)
         _refuse_long_span(columns["arrival_ns"], form, path)
@@ -60,7 +60,7 @@ def _sorted(arrival: Instants) -> bool:
 
 
 def _conversations(parts: list[Rows], columns: dict[str, np.ndarray | None], order: np.ndarray | None,
-                   arrival: Instants | None, path: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+                   path: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of the rows in the file's order: session (any number, -1 for none), the turn before, and an order in which that
     comes earlier.
     """
@@ -70,7 +70,8 @@ def _conversations(parts: list[Rows], columns: dict[str, np.ndarray | None], ord
                                        for column in zip(*(part.chats for part in parts)))
         parent = sessions.chats_before(chats, parents, kept, lines, path)
         named = np.array([chat is not None for chat in itertools.compress(chats, kept)])
-        session, families = np.where(named, 0, sessions.NONE), np.arange(len(parent))
+        inside = named | (parent != sessions.NONE)
+        session, families = np.where(inside, 0, sessions.NONE), np.arange(len(parent))
     else:
         session = numbering.of_names(itertools.chain.from_iterable(part.session for part in parts))
         rank = np.arange(len(session)) if order is None else np.argsort(order)
@@ -97,7 +98,7 @@ def _refuse_equal_turns(session: np.ndarray, turn: np.ndarray, line: np.ndarray,
 
 
 def _arrivals(arrival: Instants, columns: dict[str, np.ndarray | None], families: np.ndarray | None,
-              order: np.ndarray | None, line: np.ndarray, path: str) -> tuple[np.ndarray, np.ndarray | None]:
+              order: np.ndarray | None, line: np.ndarray | None, path: str) -> tuple[np.ndarray, np.ndarray | None]:
     """Nanoseconds after the first, in the file's order, and the order of arrival (None: the file's)."""
     if columns["think_ns"] is None:
         return arrival.since(0 if order is None else int(order[0])), order

@@ -70,7 +70,7 @@ class CsvTable:
     def shown(self, name: str, row: int) -> str:
         """The field in quotes as the file has it, for a message."""
         text = self._text(name, row).replace(_QUOTED_SEPARATOR, self.separator).replace(_QUOTED_NEWLINE, "\n")
-        return repr(text.strip())
+        return repr(text.strip(" \t"))
 
     def ids(self, name: str) -> tuple[list[int | str] | np.ndarray, np.ndarray]:
         """The ids of all rows, which a field has between blanks or as a list in quotation marks: whole numbers as int64

@@ -8,7 +8,7 @@ import numpy as np
 
 from pagesim.trace.instants import ATTO_PER_NS, BAD, FAR, Instants
 
-_NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
+_NUMBER = re.compile(r"[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*")
 _MAX_DIGITS = 19          # 10**19 fits uint64
 _EXACT = 2**53            # a quotient of integers below this by 10**k, k <= 22, is the correctly rounded double
 _POWERS = 10 ** np.arange(_MAX_DIGITS + 1, dtype=np.uint64)

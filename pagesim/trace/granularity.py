@@ -77,4 +77,5 @@ class Granularity:
         rows = " and ".join(dict.fromkeys(filter(None, (self.least_from, self.most_from))))
         most = "more" if self.most == _MOST else f"{self.most:,}"
         raise TraceError(f"{path}: prefix ids may stand for {self.least:,} to {most} tokens each ({rows}); say how "
-                         "many: in a column prefix_block_tokens, or with --prefix-block-tokens")
+                         "many in a column prefix_block_tokens, which 'pagesim trace convert' adds with "
+                         "--prefix-block-tokens N")

@@ -1,11 +1,11 @@
 """What a trace holds, in numbers: rates, lengths, blocks, and how far its prompts repeat."""
 
-from collections import OrderedDict
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from pagesim.core.units import ceil_div
+from pagesim.trace.instants import NS_PER_S
 from pagesim.trace.trace import Trace
 
 
@@ -29,6 +29,7 @@ class PrefixReuse:
         ids, distinct_ids: blocks of all prompts, and how many differ.
         hits: leading blocks of a prompt seen in earlier requests, such that at least one prompt token stays to compute.
         hit_share_of_prompt_tokens: ``hits · block_tokens / prompt tokens``.
+        requests_that_hit: at least one block.
     """
 
     block_tokens: int
@@ -36,6 +37,30 @@ class PrefixReuse:
     distinct_ids: int
     hits: int
     hit_share_of_prompt_tokens: float
+    requests_that_hit: int
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """Conversations.
+
+    Attributes:
+        sessions, requests: how many there are, and their turns.
+        next_turns: turns with one before them.
+        waiting_turns: those of them that arrive so long after it.
+        mean_think_s: mean of that time; None where none waits.
+        history_share_of_prompt_tokens: what the prompts repeat of the turn before, ``Σ min(p, p' + o')``, of all prompt
+            tokens.
+        shorter_than_history: next turns with fewer prompt tokens than ``p' + o'``; they share what they have.
+    """
+
+    sessions: int
+    requests: int
+    next_turns: int
+    waiting_turns: int
+    mean_think_s: float | None
+    history_share_of_prompt_tokens: float
+    shorter_than_history: int
 
 
 @dataclass(frozen=True)
@@ -46,7 +71,8 @@ class Summary:
         rate_per_s: intervals over the span, ``(kept − 1) / span_s``.
         arrival_cv: population deviation of the intervals over their mean.
         total_tokens: prompt + output, what ``max_model_len`` is compared with.
-        sessions: conversations of the requests that name one.
+        sequences: what the requests sample in parallel or search with beams.
+        num_samples, beam_width: how many requests have so many.
         block_size: of the next three.
         prompt_blocks: Σ ceil(p / block_size).
         final_blocks: Σ ceil((p + o − 1) / block_size), what the requests own when they end.
@@ -67,7 +93,9 @@ class Summary:
     total_tokens: Spread
     with_max_tokens: int | None
     sequences: int
-    sessions: int | None
+    num_samples: dict[int, int] | None
+    beam_width: dict[int, int] | None
+    sessions: Sessions | None
     block_size: int
     prompt_blocks: int
     final_blocks: int
@@ -88,8 +116,8 @@ def summarize(trace: Trace, block_size: int = 16) -> Summary:
         read=trace.source.read, kept=len(trace), dropped=trace.source.dropped, **_arrivals(trace.arrival_s),
         prompt_tokens=_spread(prompt), output_tokens=_spread(output), total_tokens=_spread(prompt + output),
         with_max_tokens=None if trace.max_tokens is None else int(np.count_nonzero(trace.max_tokens)),
-        sequences=len(trace) if trace.num_samples is None else int(trace.num_samples.sum(dtype=np.int64)),
-        sessions=None if trace.session is None else len(np.unique(trace.session[trace.session >= 0])),
+        sequences=_num_sequences(trace), num_samples=_counts(trace.num_samples), beam_width=_counts(trace.beam_width),
+        sessions=_sessions(trace),
         block_size=block_size, prompt_blocks=num_blocks(prompt, block_size), final_blocks=final_blocks,
         last_block_waste=1 - int(stored.sum()) / (final_blocks * block_size), prefix_reuse=prefix_reuse(trace))
 
@@ -114,26 +142,38 @@ def prefix_reuse(trace: Trace) -> PrefixReuse | None:
     _, first, which = np.unique(ids, return_index=True, return_inverse=True)
     unseen = np.flatnonzero(first[which] >= offsets[owner])  # not in any earlier request
     leading = np.concatenate((unseen, [len(ids)]))[np.searchsorted(unseen, offsets[:-1])] - offsets[:-1]
-    hits = int(np.minimum(np.minimum(leading, num_ids), (trace.prompt_tokens - 1) // block_tokens).sum())
-    prompt_tokens = int(trace.prompt_tokens.sum(dtype=np.int64))
-    return PrefixReuse(block_tokens, len(ids), len(first), hits, hits * block_tokens / prompt_tokens)
+    own_hits = np.minimum(np.minimum(leading, num_ids), (trace.prompt_tokens - 1) // block_tokens)
+    hits, prompt_tokens = int(own_hits.sum()), int(trace.prompt_tokens.sum(dtype=np.int64))
+    return PrefixReuse(block_tokens, len(ids), len(first), hits, hits * block_tokens / prompt_tokens,
+                       int(np.count_nonzero(own_hits)))
 
 
-def lru_hit_rate(trace: Trace, capacity_blocks: int) -> float | None:
-    """Share of all prefix ids found in a least-recently-used cache, looked up one by one in order; None without ids."""
-    if trace.prefix_ids is None:
+def _num_sequences(trace: Trace) -> int:
+    each = np.ones(len(trace), dtype=np.int64)
+    for copies in (trace.num_samples, trace.beam_width):
+        each = each if copies is None else np.maximum(each, copies)
+    return int(each.sum())
+
+
+def _counts(copies: np.ndarray | None) -> dict[int, int] | None:
+    if copies is None:
         return None
-    cache: OrderedDict[int, None] = OrderedDict()
-    hits = 0
-    for block in trace.prefix_ids.tolist():
-        if block in cache:
-            hits += 1
-            cache.move_to_end(block)
-        else:
-            cache[block] = None
-            if len(cache) > capacity_blocks:
-                cache.popitem(last=False)
-    return hits / len(trace.prefix_ids)
+    return {int(value): int(count) for value, count in zip(*np.unique(copies, return_counts=True))}
+
+
+def _sessions(trace: Trace) -> Sessions | None:
+    if trace.session is None or trace.session_parent is None:
+        return None
+    follows = np.flatnonzero(trace.session_parent >= 0)
+    before = trace.session_parent[follows]
+    prompt = trace.prompt_tokens.astype(np.int64)
+    history = prompt[before] + trace.output_tokens[before]
+    think_ns = np.zeros(0) if trace.think_ns is None else trace.think_ns[trace.think_ns >= 0]
+    inside = trace.session[trace.session >= 0]
+    return Sessions(len(np.unique(inside)), len(inside), len(follows), len(think_ns),
+                    float(think_ns.mean()) / NS_PER_S if len(think_ns) else None,
+                    int(np.minimum(prompt[follows], history).sum()) / int(prompt.sum()),
+                    int(np.count_nonzero(prompt[follows] < history)))
 
 
 def _arrivals(arrival_s: np.ndarray | None) -> dict[str, float | None]:

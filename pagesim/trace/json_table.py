@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Context, Decimal
@@ -75,13 +76,26 @@ class JsonTable:
         (num_rows,): -1 for a value that is not a list of whole numbers or texts, and has none here.
         """
         lists = [[] if row.get(name) is None else row[name] for row in self.rows]
+        fast = _whole_numbers(lists)
+        if fast is not None:
+            return fast, np.array(list(map(len, lists)), dtype=np.int64)
         types = [set(map(type, own)) if isinstance(own, list) else {None} for own in lists]
         num_ids = np.array([len(own) if kinds <= {int, str} else -1 for own, kinds in zip(lists, types)], np.int64)
         ids = list(itertools.chain.from_iterable(own for own, num in zip(lists, num_ids) if num > 0))
-        try:
-            return (np.array(ids, dtype=np.int64) if set().union(*types) <= {int} else ids), num_ids
-        except OverflowError:  # hashes of more than 63 bits
-            return ids, num_ids
+        return ids, num_ids
+
+
+def _whole_numbers(lists: list) -> np.ndarray | None:
+    """The lists end to end, int64; None if something else is among them, such as a hash of more than 63 bits."""
+    if set(map(type, lists)) - {list}:
+        return None
+    ids = list(itertools.chain.from_iterable(lists))
+    try:
+        numbers = np.frombuffer(array("q", ids), dtype=np.int64)
+    except (OverflowError, TypeError):
+        return None
+    truths = np.flatnonzero((numbers == 0) | (numbers == 1))  # what true and false would have become
+    return None if any(type(ids[at]) is bool for at in truths) else numbers
 
 
 def _number(value: object) -> float:
@@ -127,7 +141,10 @@ def tables(pieces: Iterator[bytes], first_line: int, path: str) -> Iterator[Json
 def _object(line: bytes, where: str) -> dict:
     shown = line.decode("utf-8", "replace").strip()[:60]
     try:
-        value = _DECODER.decode(line.decode("utf-8", "surrogatepass"))
+        text = line.decode("utf-8", "surrogatepass").strip(" \t\r\n")
+        value, end = _DECODER.raw_decode(text)
+        if end < len(text):
+            _DECODER.decode(text)  # says what is wrong with the rest
     except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and lists as deep
         raise TraceError(f"{where}: not a JSON object on one line ({error}): {shown!r}; "
                          "a JSON trace has one object a line") from None

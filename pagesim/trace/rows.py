@@ -26,7 +26,7 @@ class Rows:
     Attributes:
         read: data rows looked at, dropped ones included.
         dropped: rows left out, by reason.
-        line: of each request, int64.
+        line: of each request, int64; of conversations only, whose errors show when all rows are read.
         arrival: after the file's own zero; anything where the request waits for another.
         prefix_ids, num_ids: the file's own ids end to end, and how many each request has.
         session: the file's own names, None for a request without.
@@ -36,7 +36,7 @@ class Rows:
 
     read: int
     dropped: Counter
-    line: np.ndarray
+    line: np.ndarray | None
     arrival: Instants | None
     prompt_tokens: np.ndarray
     output_tokens: np.ndarray
@@ -131,7 +131,8 @@ def requests(table: Table, form: Format, path: str, granularity: Granularity, *,
               for column in (prompt, output, max_tokens, num_samples, beam_width))
     session, chat, parent = (table.labels(form.columns[role]) if role in form.columns else None
                              for role in ("session", "chat", "parent"))
-    return Rows(len(table), _dropped(prompt, output), table.line[keep], None if arrival is None else arrival.at(keep),
+    line = None if session is None and chat is None else table.line[keep]
+    return Rows(len(table), _dropped(prompt, output), line, None if arrival is None else arrival.at(keep),
                 *counts, prefix_ids, num_ids, None if session is None else list(itertools.compress(session, keep)),
                 None if turn is None else turn[keep].astype(np.int64), None if think_ns is None else think_ns[keep],
                 None if chat is None or parent is None else (chat, parent, keep, table.line)), granularity
@@ -201,7 +202,7 @@ def _prefix_ids(check: _Check, prompt: np.ndarray, keep: np.ndarray,
     ids, num_ids = check.table.ids(name)
     for row in np.flatnonzero(num_ids < 0)[:1]:
         check.found.append((row, f"{name} must be a list of ids, got {check.table.shown(name, row)[:60]}"))
-    tokens = np.where(np.isfinite(prompt) & (prompt >= 0) & keep, prompt, 0)
+    tokens = np.where((prompt > 0) & (prompt <= _MAX_INT32) & keep, prompt, 0)  # others are already noted
     rows = np.flatnonzero(tokens > 0)
     granularity, bad = granularity.narrowed(tokens[rows].astype(np.int64), num_ids[rows], check.table.line[rows])
     if bad >= 0:

@@ -1,4 +1,4 @@
-"""Seeded traces: lengths, arrivals, shared prefixes, parallel samples."""
+"""Seeded traces: lengths, arrivals, shared prefixes, chats, parallel samples."""
 
 import math
 from dataclasses import dataclass, replace
@@ -8,9 +8,11 @@ import numpy as np
 from pagesim.core.units import ceil_div
 from pagesim.errors import InputError
 from pagesim.trace.arrivals import draw_arrivals
+from pagesim.trace.conversations import Chats, Texts, block_ids, grown
 from pagesim.trace.instants import whole_ns
 from pagesim.trace.lengths import Lengths, refuse_unless_positive
 from pagesim.trace.numbering import by_appearance
+from pagesim.trace.sessions import NONE, earliest, permuted
 from pagesim.trace.trace import Source, Trace
 
 _ATTEMPTS = 1000
@@ -138,30 +140,74 @@ class Samples:
 
 def generate(num_requests: int, prompt: Lengths, output: Lengths, *, arrivals: Steady | Bursty | None = None,
              bounds: Bounds = Bounds(), max_tokens: int | None = None, prefixes: PrefixTree | None = None,
-             samples: Samples | None = None, seed: int = 0) -> Trace:
+             samples: Samples | None = None, texts: Texts | None = None, chats: Chats | None = None,
+             block_tokens: int = 16, seed: int = 0) -> Trace:
     """Draw a trace; arrivals are rounded to milliseconds.
 
     Args:
-        arrivals: None gives lengths only.
+        prompt: of a chat's turn, what is new; with shared texts, what stands behind them.
+        arrivals: None gives lengths only; of chats, when their first turns arrive.
         max_tokens: the limit every request states; outputs above it are drawn again.
+        block_tokens: prompt tokens to one prefix id of texts and chats.
 
     Raises:
-        InputError: no requests asked for, or bounds that the lengths hardly ever meet.
+        InputError: no requests asked for, two kinds of prefixes, or bounds that the lengths hardly ever meet.
     """
     if num_requests < 1:
         raise InputError(f"a trace has at least one request, got {num_requests}")
     rng = np.random.Generator(np.random.PCG64(seed))
     if max_tokens is not None:
         bounds = replace(bounds, max_output_tokens=min(bounds.max_output_tokens or max_tokens, max_tokens))
+    if texts or chats:
+        if prefixes:
+            raise InputError("a prefix tree and shared texts or chats both say how prompts begin; draw one of them")
+        columns = _conversations(rng, num_requests, prompt, output, arrivals, bounds, texts or Texts(), chats,
+                                 block_tokens)
+        return _trace(rng, columns, max_tokens, samples, block_tokens, seed)
     prompt_tokens, output_tokens = _draw_lengths(rng, num_requests, prompt, output, bounds)
     arrival_ns = None if arrivals is None else whole_ns(np.round(arrivals.draw(rng, num_requests), 3))
     prefix_ids, prefix_offsets = (None, None) if prefixes is None else prefixes.draw(rng, prompt_tokens)
-    num_samples = None if samples is None else samples.draw(rng, num_requests)
-    return Trace(arrival_ns, prompt_tokens, output_tokens,
-                 max_tokens=None if max_tokens is None else np.full(num_requests, max_tokens, dtype=np.int32),
-                 num_samples=num_samples, prefix_ids=prefix_ids, prefix_offsets=prefix_offsets,
-                 source=Source(f"generated with seed {seed}", "generated", read=num_requests,
-                               hash_block_tokens=prefixes and prefixes.block_tokens))
+    columns = {"arrival_ns": arrival_ns, "prompt_tokens": prompt_tokens, "output_tokens": output_tokens,
+               "prefix_ids": prefix_ids, "prefix_offsets": prefix_offsets}
+    return _trace(rng, columns, max_tokens, samples, prefixes and prefixes.block_tokens, seed)
+
+
+def _trace(rng: np.random.Generator, columns: dict[str, np.ndarray | None], max_tokens: int | None,
+           samples: Samples | None, block_tokens: int | None, seed: int) -> Trace:
+    num = len(columns["prompt_tokens"])
+    return Trace(**columns, max_tokens=None if max_tokens is None else np.full(num, max_tokens, dtype=np.int32),
+                 num_samples=None if samples is None else samples.draw(rng, num),
+                 source=Source(f"generated with seed {seed}", "generated", read=num, hash_block_tokens=block_tokens))
+
+
+def _conversations(rng: np.random.Generator, num: int, prompt: Lengths, output: Lengths,
+                   arrivals: Steady | Bursty | None, bounds: Bounds, texts: Texts, chats: Chats | None,
+                   block_tokens: int) -> dict[str, np.ndarray | None]:
+    """Columns of requests that begin with shared texts, or with the turns before them."""
+    left = {name: most and most - texts.tokens for name, most in (("max_prompt_tokens", bounds.max_prompt_tokens),
+                                                                  ("max_total_tokens", bounds.max_total_tokens))}
+    if any(most is not None and most < 1 for most in left.values()):
+        raise InputError(f"the shared texts of {texts.tokens:,} tokens leave no room within {bounds}")
+    new_tokens, output_tokens = _draw_lengths(rng, num, prompt, output, replace(bounds, **left))
+    turns = np.ones(num, dtype=np.int64) if chats is None else chats.draw_turns(rng, num)
+    prompt_tokens, session, parent = grown(new_tokens, output_tokens, turns, texts.tokens, bounds.fits)
+    system, document = texts.draw(rng, int(session[-1]) + 1)
+    columns = {"prompt_tokens": prompt_tokens, "output_tokens": output_tokens, "arrival_ns": None}
+    columns["prefix_ids"], columns["prefix_offsets"] = block_ids(prompt_tokens, session, system, document, texts,
+                                                                 block_tokens)
+    if chats:
+        columns["session"], columns["session_parent"] = session, parent
+        columns["think_ns"] = np.where(parent == NONE, NONE, chats.draw_think_ns(rng, num))
+    if arrivals is None:
+        return columns
+    starts_ns = whole_ns(np.round(arrivals.draw(rng, int(session[-1]) + 1), 3))
+    columns["arrival_ns"] = starts_ns[session]
+    if chats:
+        columns["arrival_ns"] = earliest(columns["arrival_ns"], columns["think_ns"], parent, np.arange(num))
+        columns = permuted(columns, np.argsort(columns["arrival_ns"], kind="stable"))
+        columns["prefix_ids"] = by_appearance(columns["prefix_ids"])
+        columns["session"] = by_appearance(columns["session"])
+    return columns
 
 
 def _draw_lengths(rng: np.random.Generator, num: int, prompt: Lengths, output: Lengths,

@@ -31,18 +31,59 @@ def test_inspect_prints_what_was_read_kept_and_dropped(tmp_path):
 
 
 def test_inspect_json_is_one_strict_object(tmp_path):
-    result = run("inspect", write(tmp_path, PLAIN), "--json", "--lru-blocks", 5, "--block-size", 8)
+    result = run("inspect", write(tmp_path, PLAIN), "--json", "--block-size", 8)
     summary = json.loads(result.output, parse_constant=pytest.fail)
     assert (summary["read"], summary["kept"], summary["dropped"]) == (4, 3, {"0 prompt and 0 output tokens": 1})
-    assert summary["prefix_reuse"] is None and summary["lru_hit_rate"] == {"5": None}
+    assert summary["prefix_reuse"] is None
     assert summary["final_blocks"] == 2 + 3 + 6
 
 
 def test_inspect_shows_prefix_reuse_with_the_size_of_a_block(tmp_path):
     rows = '{"timestamp": 0, "input_length": 1024, "output_length": 1, "hash_ids": [7, 8]}\n' * 3
-    result = run("inspect", write(tmp_path, rows), "--lru-blocks", 1)
-    assert "prefix reuse    33.333 % of the prompt tokens in a cache without limit: 2 hits among 6 ids of 512 tokens, 2 distinct" in result.output
-    assert "LRU cache       1 blocks: 0.00 % of the ids hit" in result.output
+    result = run("inspect", write(tmp_path, rows))
+    assert "prefix reuse    33.333 % of the prompt tokens in a cache without limit: 2 hits of 2 requests among 6 ids of 512 tokens, 2 distinct" in result.output
+
+
+REUSED = ('{"prompt_tokens": 40, "output_tokens": 1, "prefix_ids": [0, 1, 2]}\n{"prompt_tokens": 40, "output_tokens": 1, "prefix_ids": [3, 4, 5]}\n'
+          '{"prompt_tokens": 40, "output_tokens": 1, "prefix_ids": [0, 1, 6]}\n')
+
+
+def test_reuse_prints_a_curve_and_what_it_leaves_out(tmp_path):
+    result = run("reuse", write(tmp_path, REUSED), "--model", "llama-3.1-8b")
+    assert result.exit_code == 0, result.output
+    rows = [line.split() for line in result.output.splitlines()]
+    assert result.output.startswith("120 prompt tokens, 6 whole blocks of 16, 4 distinct; an LRU cache of 4 blocks hits as much as one without limit")
+    assert ["4", "64", "8,192.0", "KiB", "26.667", "26.667"] in rows and ["2", "32", "4,096.0", "KiB", "0.000", "26.667"] in rows
+    assert ["no", "limit", "26.667", "26.667"] in rows and "Left out: running requests hold their blocks" in result.output
+
+
+def test_reuse_json_is_one_strict_object(tmp_path):
+    result = run("reuse", write(tmp_path, REUSED), "--json", "--blocks", 3, "--blocks", 1)
+    found = json.loads(result.output, parse_constant=pytest.fail)
+    assert (found["block_tokens"], found["prompt_tokens"], found["whole_blocks"], found["distinct_blocks"]) == (16, 120, 6, 4)
+    assert found["unlimited"] == 32 / 120 and found["enough_blocks"] == 4 and found["left_out"].startswith("Left out: ")
+    assert found["curve"] == [{"blocks": 3, "tokens": 48, "bytes": None, "lru": 16 / 120, "optimal": 32 / 120},
+                              {"blocks": 1, "tokens": 16, "bytes": None, "lru": 0, "optimal": 16 / 120}]
+
+
+def test_reuse_draws_the_curve(tmp_path):
+    pytest.importorskip("matplotlib")
+    result = run("reuse", write(tmp_path, REUSED), "--plot", tmp_path / "curve.svg", "--model", "llama-3.1-8b")
+    assert result.exit_code == 0, result.output
+    svg = (tmp_path / "curve.svg").read_text()
+    for text in ("size of the cache, GiB", "prompt tokens that hit, %", "no limit: 26.7 %", "LRU", "optimum (knows the future)"):
+        assert text in svg
+
+
+def test_reuse_without_ids_says_what_is_missing(tmp_path):
+    assert "no prefix ids" in str(run("reuse", write(tmp_path, PLAIN)).exception)
+
+
+def test_the_size_of_a_prefix_block_can_be_given_where_the_file_leaves_it_open(tmp_path):
+    path = write(tmp_path, '{"input_length": 10, "output_length": 1, "hash_ids": [1]}\n')
+    assert "--prefix-block-tokens" in str(run("inspect", path).exception)
+    assert run("convert", path, tmp_path / "out.csv", "--prefix-block-tokens", 64).exit_code == 0
+    assert (tmp_path / "out.csv").read_text().endswith("10,1,64,0\n")
 
 
 def test_strict_and_bad_rows_end_in_one_message(tmp_path):
@@ -83,7 +124,24 @@ def test_generate_offers_everything_that_can_be_drawn(tmp_path):
     assert {row["num_samples"] for row in rows} == {4} and all(len(row["prefix_ids"]) == 3 for row in rows)
 
 
+def test_generate_draws_chats_that_begin_with_shared_texts_and_inspect_describes_them(tmp_path):
+    out = tmp_path / "chats.csv"
+    result = run("generate", out, "-n", 200, "--prompt", "constant:tokens=40", "--output", "constant:tokens=8", "--rate", 2, "--turns", 4,
+                 "--think-s", 3, "--system-prompts", 2, "--system-tokens", 64, "--documents", 5, "--document-tokens", 100, "--samples", 2)
+    assert result.exit_code == 0, result.output
+    assert out.read_text().startswith("arrival_s,prompt_tokens,output_tokens,num_samples,session,think_s,prefix_block_tokens,prefix_ids\n")
+    lines = run("inspect", out).output
+    assert "of 200 requests; " in lines and "after its end in the mean (placed as early as they can come)" in lines
+    assert "num_samples     2 for 200; 400 sequences of 200 requests" in lines and "of the turn before and its output" in lines
+
+
+def test_inspect_says_that_prompts_are_shorter_than_their_history(tmp_path):
+    path = write(tmp_path, "prompt_tokens,output_tokens,session\n10,9,a\n12,9,a\n")
+    assert "1 prompts are shorter than that: they share what they have" in run("inspect", path).output
+
+
 @pytest.mark.parametrize(("options", "message"), [
+    (["--turns", "3"], "chats need both --turns and --think-s"),
     (["--arrivals", "poisson"], "--arrivals poisson needs --rate"), (["--arrivals", "gamma", "--rate", "2"], "--arrivals gamma needs --cv"),
     (["--arrivals", "none", "--rate", "2"], "--arrivals none has no --rate"),
     (["--arrivals", "bursty", "--rate", "2", "--burst-s", "3"], "--arrivals bursty needs --quiet-s")])

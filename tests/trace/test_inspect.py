@@ -8,7 +8,7 @@ from trace_files import public, write
 
 from pagesim.trace import Source, Trace, read_trace
 from pagesim.trace.instants import whole_ns
-from pagesim.trace.inspect import lru_hit_rate, num_accepted, num_blocks, prefix_reuse, summarize
+from pagesim.trace.inspect import Sessions, num_accepted, num_blocks, prefix_reuse, summarize
 
 
 def with_ids(ids: list[list[int]], block_tokens: int = 4, prompt_tokens: list[int] | None = None) -> Trace:
@@ -28,6 +28,19 @@ def test_a_summary_by_hand(tmp_path):
     assert summary.prefix_reuse is None
 
 
+def test_sessions_by_hand(tmp_path):
+    text = ("arrival_s,prompt_tokens,output_tokens,session,think_s,num_samples,beam_width\n0,10,5,a,,1,\n,20,5,a,2,4,\n,24,5,a,4,1,3\n"
+            "1,7,5,b,,,\n2,1,1,,,,\n")
+    summary = summarize(read_trace(write(tmp_path, text)))
+    assert (summary.sequences, summary.num_samples, summary.beam_width) == (1 + 4 + 3 + 1 + 1, {1: 4, 4: 1}, {1: 4, 3: 1})
+    assert summary.sessions == Sessions(sessions=2, requests=4, next_turns=2, waiting_turns=2, mean_think_s=3.0,
+                                        history_share_of_prompt_tokens=(15 + 24) / 62, shorter_than_history=1)
+
+
+def test_requests_that_hit_are_counted():
+    assert prefix_reuse(with_ids([[1, 2], [1, 3], [4, 5], [1, 2, 6]])).requests_that_hit == 2
+
+
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=200))
 def test_percentiles_are_nearest_rank(tokens):
     lengths = np.array(tokens, dtype=np.int32)
@@ -45,7 +58,7 @@ def test_a_rate_without_time_is_null(arrival_s):
 
 def test_reuse_without_prefix_ids_is_null_and_not_0():
     ones = np.ones(3, dtype=np.int32)
-    assert prefix_reuse(Trace(None, ones, ones)) is None and lru_hit_rate(Trace(None, ones, ones), 10) is None
+    assert prefix_reuse(Trace(None, ones, ones)) is None
 
 
 def test_a_full_hit_leaves_a_token_to_compute():
@@ -67,11 +80,6 @@ def test_reuse_is_what_a_set_of_seen_ids_says(ids):
         seen |= set(own)
     reuse = prefix_reuse(with_ids(ids))
     assert (reuse.hits, reuse.ids, reuse.distinct_ids) == (hits, sum(map(len, ids)), len(seen))
-
-
-def test_the_least_recently_used_block_goes_first():
-    assert lru_hit_rate(with_ids([[1, 2, 1, 3, 2, 1]]), 2) == pytest.approx(1 / 6)
-    assert lru_hit_rate(with_ids([[1, 2, 1, 3, 2, 1]]), 3) == pytest.approx(3 / 6)
 
 
 PUBLISHED = [  # file, requests, rate/s, arrival CV, prompt and output mean/p50/p99/max
@@ -116,15 +124,6 @@ def test_mooncakes_prompts_repeat_as_known(name, ids, distinct, hits, share):
     reuse = prefix_reuse(read_trace(public(name)))
     assert (reuse.ids, reuse.distinct_ids, reuse.hits) == (ids, distinct, hits)
     assert round(100 * reuse.hit_share_of_prompt_tokens, 3) == share
-
-
-@pytest.mark.parametrize(("name", "rates"), [("mooncake_conversation_trace.jsonl.gz", (4.5, 21.1, 32.6, 35.5, 36.4)),
-                                             ("mooncake_synthetic_trace.jsonl.gz", (8.3, 42.4, 62.4, 64.0, 64.0))])
-def test_mooncakes_ids_hit_an_lru_cache_as_known(name, rates):
-    trace = read_trace(public(name))
-    for capacity, rate in zip((1_000, 10_000, 30_000, 50_000, 100_000), rates):
-        # The known figures were rounded to two digits first, then to one: 4.447 % stands there as 4.5 %.
-        assert 100 * lru_hit_rate(trace, capacity) == pytest.approx(rate, abs=0.055)
 
 
 def test_sums_over_a_long_trace_stay_exact_where_32_bits_overflow():

@@ -120,6 +120,11 @@ def test_a_wrong_number_of_ids_is_refused(tmp_path, tokens, num_ids, expected):
         "the row is damaged, or its blocks have another size than the rows above or prefix_block_tokens say")
 
 
+@pytest.mark.parametrize("tokens", ["1e99", "-5", "1.5", "NaN"])
+def test_a_prompt_that_is_no_count_is_named_also_where_the_row_has_ids(tmp_path, tokens):
+    assert complaint(write(tmp_path, MOONCAKE.format(0, tokens, [0]))).startswith(":1: prompt tokens must ")
+
+
 @pytest.mark.parametrize("ids", ['"0 1"', "[0, null]", "[0, 1.5]", "3", "[true, 0]"])
 def test_hash_ids_that_are_no_list_of_ids_are_refused(tmp_path, ids):
     assert re.match(":1: hash_ids must be a list of ids, got ", complaint(write(tmp_path, MOONCAKE.format(0, 1024, ids))))
@@ -155,7 +160,7 @@ def test_a_missing_column_lists_what_was_seen_and_what_is_understood(tmp_path):
 
 @pytest.mark.parametrize(("text", "found"), [
     (HEADER + '0,"1,000",2\n', "'1,000'"), (HEADER + '0,"1,000,000",2\n', "'1,000,000'"), (HEADER + '0,"1 000",2\n', "'1 000'"),
-    (HEADER + '0,"a\nb",2\n', r"'a\nb'"), (HEADER + '0,"1""0",2\n', "'1\"0'"), (HEADER + '0," 1,0 ",2\n', "'1,0'"),
+    (HEADER + '0,"a\nb",2\n', r"'a\nb'"), (HEADER + '0,"1""0",2\n', "'1\"0'"), (HEADER + '0,"10\n",2\n', r"'10\n'"), (HEADER + '0,"10,",2\n', "'10,'"), (HEADER + '0," 1,0 ",2\n', "'1,0'"),
     (HEADER.replace(",", "\t") + '0\t"1\t0"\t2\n', r"'1\t0'"), (HEADER.replace(",", "\t") + '0\t1,000\t2\n', "'1,000'")])
 def test_a_cell_is_quoted_as_the_file_has_it(tmp_path, text, found):
     assert complaint(write(tmp_path, text)) == f":2: prompt tokens must be a whole number, got {found}"
@@ -275,7 +280,11 @@ def test_a_wall_clock_that_cannot_be_read_is_named(tmp_path, row):
 
 SAMPLES = [(HEADER + GOOD).encode(), ("x," + HEADER + "".join(f'"a,b",{row}\n' for row in GOOD.splitlines())).encode(),
            (MOONCAKE.format(0, 1024, [0, 1]) + MOONCAKE.format(5, 12, [0])).encode(),
-           b"TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 18:17:03.97,1,2\r\n2023-11-16 18:17:04.97,1,2"]
+           b"TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 18:17:03.97,1,2\r\n2023-11-16 18:17:04.97,1,2",
+           b"arrival_s\tprompt_tokens\toutput_tokens\tsession\tturn\tthink_s\n0\t5\t1\ta\t1\t\n\t9\t1\ta\t2\t0.5\n3\t7\t1\tb\t1\t\n",
+           b"prompt_tokens,output_tokens,chat_id,parent_chat_id,prefix_ids,beam_width\n17,1,7,-1,0 1,2\n33,0,8,7,0 1 2,\n40,1,9,8,0 1 2,1\n",
+           b'{"session_id": "a", "timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [0, 1]}\n'
+           b'{"session_id": "a", "delay": 500, "input_length": 900, "output_length": 5, "hash_ids": [0, 2]}\n']
 
 
 @settings(max_examples=400)

@@ -72,6 +72,12 @@ def test_a_parent_that_is_not_there_or_comes_later_is_an_error_with_its_row(tmp_
     assert complaint(write(tmp_path, lines(*rows))).startswith(message)
 
 
+def test_a_turn_without_an_id_follows_its_parent_and_nobody_follows_it(tmp_path):
+    rows = [chat(1), chat(None, parent=1), chat(None), chat(2, parent=1)]
+    trace = read_trace(write(tmp_path, lines(*rows)))
+    assert trace.session.tolist() == [0, 0, -1, 0] and trace.session_parent.tolist() == [-1, 0, -1, 0]
+
+
 def test_a_turn_after_a_failed_one_follows_the_one_before_that(tmp_path):
     rows = [chat(1), chat(2, parent=1, output_tokens=0), chat(3, parent=2), chat(4, output_tokens=0), chat(5, parent=4)]
     trace = read_trace(write(tmp_path, lines(*rows)))
