@@ -4,6 +4,7 @@ import atexit
 import gc
 import io
 import os
+import signal
 import sys
 from typing import Annotated
 
@@ -72,6 +73,7 @@ def main() -> None:
     # 0.3 s at the end, when the system takes them back anyway.
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what has finished is written, workers end
     try:
         app()
     except PagesimError as error:

@@ -6,6 +6,8 @@ import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from pagesim import __version__
+
 if TYPE_CHECKING:
     from pagesim.config import Experiment
 
@@ -17,7 +19,8 @@ def environment(experiment: "Experiment", document: dict, wall_s: float) -> dict
         "command": sys.argv,
         "versions": {
             "python": platform.python_version(),
-            **{name: version(name) for name in ("pagesim", "numpy", "numba")},
+            "pagesim": __version__,
+            **{name: version(name) for name in ("numpy", "numba")},
         },
         "platform": platform.platform(),
         "cpu": _cpu(),
