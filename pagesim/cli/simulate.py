@@ -77,6 +77,7 @@ def _note(text: str, *, quiet: bool) -> None:
 def _run(experiment: "Experiment", format: Format, output: Path | None, jobs: int | None, *, quiet: bool,
          resume: bool) -> int:
     """Run and print; the exit code: 1 where nothing completed or a case failed, 130 after Ctrl-C."""
+    from pagesim.cli.console import say, warn
     from pagesim.cli.first_use import compile_first
     from pagesim.cli.progress import progress_display
     from pagesim.experiment import run_experiment
@@ -84,18 +85,18 @@ def _run(experiment: "Experiment", format: Format, output: Path | None, jobs: in
 
     readable = format in (Format.table, Format.markdown) and not quiet
     if readable:
-        print("\n".join(notes.capacity_lines(experiment.cases)) + "\n", flush=True)
+        say(notes.capacity_lines(experiment.cases))
     if not quiet:
-        _warn(notes.size_warnings(experiment.cases))
+        warn(notes.size_warnings(experiment.cases))
     compile_first((case.allocator for case in experiment.cases), quiet=quiet)
     with progress_display(len(experiment.cases), quiet=quiet) as on_progress:
         simulation = run_experiment(experiment, jobs=jobs, folder=output, resume=resume, on_progress=on_progress)
     document = simulation.metrics
     if readable and document["cases"]:
-        print("\n".join(notes.count_lines(document)) + "\n")
+        say(notes.count_lines(document))
     _print_result(document, format)
     warnings = notes.result_warnings(document)
-    _warn([line for line in warnings if line.startswith("error")] if quiet else warnings)
+    warn([line for line in warnings if line.startswith("error")] if quiet else warnings)
     if output is not None and not quiet:
         print(f"written to {output}/", file=sys.stderr)
     if simulation.interrupted:
@@ -119,8 +120,3 @@ def _print_result(document: dict, format: Format) -> None:
         from pagesim.cli.console import print_tables
 
         print_tables(tables.sheets(document))
-
-
-def _warn(lines: list[str]) -> None:
-    for line in lines:
-        print(f"pagesim: {line}", file=sys.stderr)

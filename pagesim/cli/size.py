@@ -1,7 +1,6 @@
 """``pagesim size``: how much KV memory there is, and how many requests fit, without a trace."""
 
 import json as jsonlib
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -97,14 +96,13 @@ def _room(room: "Room") -> dict:
 
 
 def _print(answer: "Size") -> None:
-    from pagesim.cli.console import print_tables
+    from pagesim.cli.console import print_tables, say, warn
     from pagesim.experiment import notes
 
     rooms = answer.pools or (answer.arena,)
-    print("\n".join([_source_line(answer), *notes.capacity_lines(rooms), *_vllm_note(answer)]) + "\n", flush=True)
+    say([_source_line(answer), *notes.capacity_lines(rooms), *_vllm_note(answer)])
     print_tables([_sheet(answer)])
-    for line in notes.size_warnings(rooms):
-        print(f"pagesim: {line}", file=sys.stderr)
+    warn(notes.size_warnings(rooms))
 
 
 def _source_line(answer: "Size") -> str:

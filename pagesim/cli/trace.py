@@ -1,12 +1,14 @@
 """``pagesim trace``: describe a trace, write it in the plain form, or draw one."""
 
 import json
+import sys
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagesim.cli.console import width, wrapped
 from pagesim.errors import InputError
 
 if TYPE_CHECKING:
@@ -70,7 +72,8 @@ def inspect_file(
         everything = summary.as_dict() | {"accepted": accepted, "lru_hit_rate": hit_rates}
         typer.echo(json.dumps(everything, indent=2, allow_nan=False))
     else:
-        typer.echo("\n".join(f"{name:<16}{text}" for name, text in _lines(summary, accepted, hit_rates)))
+        for name, text in _lines(summary, accepted, hit_rates):
+            typer.echo(wrapped(f"{name:<16}{text}", width(sys.stdout), indent=16))
 
 
 @app.command("convert")
