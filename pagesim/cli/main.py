@@ -4,6 +4,7 @@ import atexit
 import gc
 import io
 import os
+import select
 import signal
 import sys
 from typing import Annotated
@@ -25,13 +26,31 @@ from pagesim.errors import Interrupted, PagesimError
 
 
 class _Group(TyperGroup):
-    """Commands whose Ctrl-C ends in a message, where typer would end without a word."""
+    """Commands whose Ctrl-C ends in a message, where typer would end without a word, and whose reader may leave."""
 
     def invoke(self, ctx: typer.Context) -> object:
         try:
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()
         except KeyboardInterrupt:
             raise Interrupted("interrupted") from None
+        except BrokenPipeError:
+            if os.name != "posix" or not _reader_has_left():
+                raise
+            raise typer.Exit(0) from None
+
+
+def _reader_has_left() -> bool:
+    """Nobody reads what is printed, as after ``| head``; what is still to be written goes nowhere then."""
+    stdout = sys.stdout.fileno()
+    watcher = select.poll()
+    watcher.register(stdout, 0)
+    left = any(event & select.POLLERR for _, event in watcher.poll(0))
+    if left:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout)
+    return left
 
 
 app = typer.Typer(name="pagesim", cls=_Group, no_args_is_help=True, pretty_exceptions_enable=False,

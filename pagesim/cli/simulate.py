@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagesim.cli.overwriting import check_free
 from pagesim.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,10 +41,13 @@ def simulate(
         "Processes at most; the default is the cores, where it pays."))] = None,
     resume: Annotated[bool, typer.Option("--resume", help=(
         "Keep the cases that an earlier run into DIR finished."))] = False,
+    force: Annotated[bool, typer.Option("--force", help=(
+        "Replace another experiment's run in DIR, and FILE.json.gz."))] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cases and stop.")] = False,
 ) -> None:
     """Replay a trace through the allocators of an experiment and account for every slot of KV memory."""
     from pagesim.config import load
+    from pagesim.experiment.occupied import make_room
     from pagesim.experiment.snapshots import moment, write_snapshots
     from pagesim.experiment.trace_export import check_name, write_trace
 
@@ -59,6 +63,9 @@ def simulate(
     moments = [moment(text) for text in snapshot]
     if export_trace is not None:
         check_name(export_trace)
+        check_free(export_trace, force=force)
+    if output is not None and not resume:
+        make_room(output, experiment.cases, force=force)
     code = _run(experiment, Format.json if json else format, output, jobs, quiet=quiet, resume=resume)
     if moments and code == 0:
         for path in write_snapshots(experiment.cases, moments, output):
@@ -95,16 +102,15 @@ def _run(experiment: "Experiment", format: Format, output: Path | None, jobs: in
     if readable and document["cases"]:
         say(notes.count_lines(document))
     _print_result(document, format)
-    warnings = notes.result_warnings(document)
-    warn([line for line in warnings if line.startswith("error")] if quiet else warnings)
+    code = 1 if document["failed"] or not any(case["requests"]["completed"] for case in document["cases"]) else 0
+    warn(notes.result_warnings(document) if not quiet else notes.failures(document) if code else [])
     if output is not None and not quiet:
         print(f"written to {output}/", file=sys.stderr)
     if simulation.interrupted:
         num_finished = len(document["cases"])
         print(f"pagesim: interrupted; {num_finished} of {len(experiment.cases)} cases had finished", file=sys.stderr)
         return 130
-    completed = sum(case["requests"]["completed"] for case in document["cases"])
-    return 1 if document["failed"] or completed == 0 else 0
+    return code
 
 
 def _print_result(document: dict, format: Format) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pagesim.cli.console import width, wrapped
+from pagesim.cli.overwriting import Force, check_free
 from pagesim.errors import InputError
 
 if TYPE_CHECKING:
@@ -89,12 +90,14 @@ def convert_file(
     cv: Cv = None,
     speedup: Annotated[float, typer.Option(help="2 is twice the rate: intervals are divided by it.")] = 1.0,
     seed: Seed = 0,
+    force: Force = False,
 ) -> None:
     """Write a trace in the plain form: arrival_s,prompt_tokens,output_tokens and what else the file has."""
     from pagesim.trace import read_trace
     from pagesim.trace.arrivals import with_arrivals
     from pagesim.trace.write import write_trace
 
+    check_free(out, force=force)
     trace = read_trace(file, limit=limit, strict=strict)
     if trace.arrival_s is not None or arrivals is not Arrivals.trace or rate is not None or speedup != 1:
         trace = with_arrivals(trace, arrivals.value, rate=rate, cv=cv, speedup=speedup, seed=seed)
@@ -133,12 +136,14 @@ def generate_file(
     prefix_share: Annotated[float, typer.Option(min=0, max=1, help=(
         "Share of the requests that begin with a text of the tree."))] = 1.0,
     seed: Seed = 0,
+    force: Force = False,
 ) -> None:
     """Draw a trace; the same options and seed write the same bytes."""
     from pagesim.trace.lengths import parse_lengths
     from pagesim.trace.synthetic import Bounds, PrefixTree, Samples, generate
     from pagesim.trace.write import write_trace
 
+    check_free(out, force=force)
     prefixes = None
     if prefix_depth:
         prefixes = PrefixTree(prefix_depth, prefix_fanout, prefix_node_tokens, prefix_block_tokens, prefix_share)

@@ -66,8 +66,7 @@ def _listed(counts: dict[str, int]) -> str:
 
 def result_warnings(document: dict) -> list[str]:
     """Failed cases, cases in which nothing completed, and what of the trace was not simulated."""
-    lines = [f"error: {each['name']}: {each['error']}" for each in document["failed"]]
-    lines += [_nothing_completed(case) for case in document["cases"] if case["requests"]["completed"] == 0]
+    lines = failures(document)
     lines += [f"warning: {case['name']}: nothing was counted, no step starts after trace.warmup_s; lower it"
               for case in document["cases"] if case["requests"]["completed"] and case["ledger"]["run"] is None]
     traces = [case["trace"] for case in document["cases"]]
@@ -78,6 +77,12 @@ def result_warnings(document: dict) -> list[str]:
         lines.append(
             "note: the trace's prefix ids are not used: every prompt is computed and stored whole, no block is shared")
     return lines
+
+
+def failures(document: dict) -> list[str]:
+    """Failed cases, and cases in which nothing completed: why a run exits with 1."""
+    return [*(f"error: {each['name']}: {each['error']}" for each in document["failed"]),
+            *(_nothing_completed(case) for case in document["cases"] if case["requests"]["completed"] == 0)]
 
 
 def _nothing_completed(case: dict) -> str:

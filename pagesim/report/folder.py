@@ -75,6 +75,15 @@ def forget_case(folder: Path) -> None:
     forget_halves(folder)
 
 
+def forget_files(folder: Path) -> None:
+    """Delete what a run wrote into this folder, and the folder where nothing else is in it."""
+    forget_case(folder)
+    for name in FILES:
+        (folder / name).unlink(missing_ok=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()
+
+
 def finished_case(folder: Path, key: str) -> dict | None:
     """The figures of a case that a run before this one finished, or None; also where a file is missing or damaged."""
     try:

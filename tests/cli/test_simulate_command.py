@@ -247,3 +247,52 @@ def test_a_copy_of_the_sources_works_and_says_that_it_is_one(tmp_path, keeps_pyp
                            capture_output=True, text=True, check=True)
     assert str(tmp_path) in ended.stdout
     assert ("+source" in ended.stdout) == keeps_pyproject and ("unknown (not installed)" in ended.stdout) != keeps_pyproject
+
+
+def test_another_experiments_run_is_replaced_only_by_force(pagesim, tmp_path):
+    run = tmp_path / "run"
+    first, second = write_experiment(tmp_path / "x"), write_experiment(tmp_path / "y", allocators=PAGED)
+    swept = write_experiment(tmp_path / "z", keys="sweep: {allocators.1.block_size: [1, 2]}")
+    assert pagesim("simulate", first, "-q", "-o", run).code == 0
+    (run / "notes.txt").write_text("mine")
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert pagesim("simulate", first, "-q", "-o", run).code == 0  # itself again
+    for other in (second, swept):
+        ended = pagesim("simulate", other, "-q", "-o", run)
+        assert ended.code == 2 and "holds another experiment's run; give another folder with -o, --force" in ended.err
+        assert {path for path in run.rglob("*") if path.is_file()} == set(before)
+    assert pagesim("simulate", second, "-q", "-o", run, "--force").code == 0
+    assert not (run / "cases" / "paged+16").exists() and (run / "notes.txt").read_text() == "mine"
+    assert pagesim("simulate", swept, "-q", "-o", run, "--resume").code == 0
+
+
+def test_files_are_replaced_only_by_force(pagesim, tmp_path):
+    config, there = write_experiment(tmp_path), tmp_path / "there.json"
+    pagesim("simulate", config, "-q", "-o", tmp_path / "run")
+    commands = [("report", tmp_path / "run", "-o", there), ("trace", "convert", tmp_path / "trace.csv", tmp_path / "there.csv"),
+                ("trace", "generate", tmp_path / "there.csv", "-n", 3, "--prompt", "constant:tokens=9", "--output",
+                 "constant:tokens=9", "--rate", 1), ("simulate", config, "-q", "--export-trace", there)]
+    for command in commands:
+        for path in (there, tmp_path / "there.csv"):
+            path.write_text("mine")
+        ended = pagesim(*command)
+        assert ended.code == 2 and "exists already and is left as it is" in ended.err
+        assert there.read_text() == (tmp_path / "there.csv").read_text() == "mine"
+        assert pagesim(*command, "--force").code == 0
+
+
+def test_quiet_keeps_the_reason_of_an_exit_1(pagesim, tmp_path):
+    ended = pagesim("simulate", write_experiment(tmp_path, max_model_len=4), "-q")
+    assert ended.code == 1 and "all 5 requests were rejected" in ended.err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell with pipes")
+@pytest.mark.parametrize("arguments", [("config", "schema"), ("simulate", "config.yaml", "--json")])
+def test_a_reader_who_leaves_early_is_no_failure(tmp_path, arguments):
+    write_experiment(tmp_path)
+    program = subprocess.Popen([sys.executable, "-c", "from pagesim.cli.main import main; main()", *arguments],
+                               cwd=tmp_path, env=os.environ | {"NUMBA_DISABLE_JIT": "0"}, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    program.stdout.close()
+    err = program.stderr.read()
+    assert (program.wait(), err) == (0, "")
