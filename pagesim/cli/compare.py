@@ -25,7 +25,6 @@ def compare(
     """Say what changed from run A to run B and what that did, or lay a measured timeline beside a run.
 
     A measured timeline is a CSV with time, running, waiting and KV %.
-    Example: pagesim compare runs/before runs/after --case "paged 16"
     """
     measured = [path for path in (a, b) if path.is_file() and path.suffix != ".json"]
     if len(measured) == 2:

@@ -10,12 +10,12 @@ import sys
 from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from pagesim import __version__
 from pagesim.cli import config, explain, trace
 from pagesim.cli.bench_kernel import bench_kernel
 from pagesim.cli.compare import compare
+from pagesim.cli.group import Group
 from pagesim.cli.kernel import kernel
 from pagesim.cli.plot import plot
 from pagesim.cli.report import report
@@ -25,7 +25,7 @@ from pagesim.cli.watch import watch
 from pagesim.errors import Interrupted, PagesimError
 
 
-class _Group(TyperGroup):
+class _Program(Group):
     """Commands whose Ctrl-C ends in a message, where typer would end without a word, and whose reader may leave."""
 
     def invoke(self, ctx: typer.Context) -> object:
@@ -53,20 +53,22 @@ def _reader_has_left() -> bool:
     return left
 
 
-app = typer.Typer(name="pagesim", cls=_Group, no_args_is_help=True, pretty_exceptions_enable=False,
-                  rich_markup_mode=None,
+app = typer.Typer(name="pagesim", cls=_Program, no_args_is_help=True, pretty_exceptions_enable=False,
+                  rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]},
                   help="Where every slot of KV-cache memory goes, under contiguous and under paged allocation.")
-app.command()(simulate)
-app.command()(compare)
-app.command()(report)
-app.command()(plot)
-app.command()(kernel)
-app.command()(bench_kernel)
-app.add_typer(trace.app)
-app.command()(size)
-app.add_typer(config.app)
-app.add_typer(explain.app)
-app.command()(watch)
+for _command, _example in (
+    (simulate, "simulate configs/quickstart.yaml -o runs/first"),
+    (compare, "compare runs/before runs/after --case 'paged 16'"),
+    (report, "report runs/first -o page.html"),
+    (plot, "plot runs/first --kind ledger -o ledger.pdf"),
+    (kernel, "kernel runs/first --case 'paged 16'"),
+    (bench_kernel, "bench-kernel --help"),
+    (size, "size --model llama-3.1-8b --gpu h100-sxm"),
+    (watch, "watch configs/external_fragmentation.yaml --speed 8"),
+):
+    app.command(epilog=f"Example: pagesim {_example}")(_command)
+for _commands in (trace.app, config.app, explain.app):
+    app.add_typer(_commands)
 
 
 def _print_version(wanted: bool) -> None:

@@ -10,13 +10,15 @@ import typer
 
 from pagesim.cli.console import width, wrapped
 from pagesim.cli.overwriting import Force, check_free
+from pagesim.cli.group import Group
 from pagesim.errors import InputError
 
 if TYPE_CHECKING:
     from pagesim.trace.inspect import PrefixReuse, Spread, Summary
     from pagesim.trace.synthetic import Bursty, Steady
 
-app = typer.Typer(name="trace", no_args_is_help=True, help="Inspect, convert and generate traces of request lengths.")
+app = typer.Typer(name="trace", no_args_is_help=True, cls=Group,
+                  help="Inspect, convert and generate traces of request lengths.")
 
 Input = Annotated[Path, typer.Argument(metavar="FILE", help=(
     "Azure, BurstGPT, Mooncake, Qwen-Bailian, vidur, splitwise-sim, LLMServingSim or plain CSV/JSON lines, also "
@@ -49,7 +51,7 @@ class Process(str, Enum):
     bursty = "bursty"
 
 
-@app.command("inspect")
+@app.command("inspect", epilog="Example: pagesim trace inspect traces/azure_conv_like.csv")
 def inspect_file(
     file: Input,
     limit: Limit = None,
@@ -77,7 +79,7 @@ def inspect_file(
             typer.echo(wrapped(f"{name:<16}{text}", width(sys.stdout), indent=16))
 
 
-@app.command("convert")
+@app.command("convert", epilog="Example: pagesim trace convert lengths.jsonl trace.csv --arrivals poisson --rate 5")
 def convert_file(
     file: Input,
     out: Output,
@@ -107,7 +109,8 @@ def convert_file(
                f"wrote {len(trace):,} to {out}", err=True)
 
 
-@app.command("generate")
+@app.command("generate", epilog="Example: pagesim trace generate trace.csv -n 1000 --rate 5 "
+                                "--prompt lognormal:mean=182,sigma=1.05 --output gamma:mean=345,cv=0.88")
 def generate_file(
     out: Output,
     requests: Annotated[int, typer.Option("-n", "--requests", min=1, help="Rows.")],
