@@ -1,8 +1,25 @@
 """pagesim: where every slot of KV-cache memory goes."""
 
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
-__version__ = version("pagesim")
+
+def _version() -> str:
+    """The installed version; a copy of the sources that was never installed says that it is one."""
+    try:
+        return version("pagesim")
+    except PackageNotFoundError:
+        pass
+    import tomllib
+
+    try:
+        project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        return f"{project['version']}+source"
+    except (OSError, ValueError, KeyError):
+        return "unknown (not installed)"
+
+
+__version__ = _version()
 
 
 def __getattr__(name: str) -> object:

@@ -13,3 +13,8 @@ settings.load_profile("pagesim")
 # Triton reads this when it is imported, and the tests of every folder share a process.
 if not Path("/dev/nvidia0").exists():
     os.environ["TRITON_INTERPRET"] = "1"
+
+# pytest imports readline, which sets these for every program that a test starts; no test has a window.
+for _name in ("COLUMNS", "LINES"):
+    os.unsetenv(_name)
+    os.environ.pop(_name, None)

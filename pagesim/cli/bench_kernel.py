@@ -192,7 +192,7 @@ def _show(rows: "list[Row]", form: Format, *, quiet: bool) -> None:
     elif rows:
         from pagesim.cli.bench_table import COLUMNS, cells, title
 
-        print_tables([Sheet(title(rows), COLUMNS, cells(rows))])
+        print_tables([Sheet(title(rows), COLUMNS, cells(rows), num_keys=5)])
         if not quiet:
             print("\n".join(advice(rows)))
 

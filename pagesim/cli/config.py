@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
+from pagesim.cli.group import Group
 from pagesim.errors import ConfigError
 
-app = typer.Typer(name="config", no_args_is_help=True, help="Check, write out and start experiments.")
+app = typer.Typer(name="config", no_args_is_help=True, cls=Group, help="Check, write out and start experiments.")
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The experiment, a YAML file.")]
 Overrides = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help=(
@@ -15,7 +16,7 @@ Overrides = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help
 NewFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")]
 
 
-@app.command()
+@app.command(epilog="Example: pagesim config validate configs/quickstart.yaml")
 def validate(file: File, overrides: Overrides = []) -> None:
     """Check an experiment: all that is wrong with it at once, each thing at its place."""
     from pagesim.config import load
@@ -24,7 +25,7 @@ def validate(file: File, overrides: Overrides = []) -> None:
     print(f"{file}: valid, {len(cases)} case{'s' if len(cases) != 1 else ''}")
 
 
-@app.command()
+@app.command(epilog="Example: pagesim config expand configs/quickstart.yaml --set seed=1")
 def expand(file: File, overrides: Overrides = []) -> None:
     """Write out every key of an experiment with its value, one YAML document for each setting of the sweep."""
     from pagesim.config import load
@@ -33,7 +34,7 @@ def expand(file: File, overrides: Overrides = []) -> None:
     print(expanded(load(file, tuple(overrides), need_trace=False)), end="")
 
 
-@app.command()
+@app.command(epilog="Example: pagesim config schema > pagesim.schema.json")
 def schema() -> None:
     """Write the JSON Schema of an experiment, for editors."""
     import json
@@ -43,7 +44,7 @@ def schema() -> None:
     print(json.dumps(json_schema(), indent=2))
 
 
-@app.command()
+@app.command(epilog="Example: pagesim config init my.yaml")
 def init(file: NewFile = Path("experiment.yaml")) -> None:
     """Write an experiment to start from, with comments."""
     from pagesim.config.starter import STARTER

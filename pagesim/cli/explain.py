@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pagesim.cli.extras import require
+from pagesim.cli.group import Group
 from pagesim.errors import InputError
 
 if TYPE_CHECKING:
     from pagesim.explain.lesson import Lesson, Question
 
-app = typer.Typer(name="explain", no_args_is_help=True, help="Short lessons on real numbers, each with a question.")
+app = typer.Typer(name="explain", no_args_is_help=True, cls=Group,
+                  help="Short lessons on real numbers, each with a question.")
 
 _TRIES = 3
 
@@ -23,7 +25,7 @@ NoAsk = Annotated[bool, typer.Option("--no-ask", help="Show the question and sto
 BlockSize = Annotated[int, typer.Option(min=1, help="Slots in a block.")]
 
 
-@app.command()
+@app.command(epilog="Example: pagesim explain tokens --tokens 50 --block-size 16")
 def tokens(
     num_tokens: Annotated[int, typer.Option("--tokens", min=1, help="Tokens of the sequence.")] = 50,
     block_size: BlockSize = 16, answer: Answer = None, no_ask: NoAsk = False,
@@ -34,7 +36,7 @@ def tokens(
     _teach("tokens", tokens(num_tokens, block_size), answer, no_ask=no_ask)
 
 
-@app.command()
+@app.command(epilog="Example: pagesim explain translate 7,2,15 20 --answer 36")
 def translate(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="Physical blocks in logical order.")] = "7,2,15",
     token: Annotated[int, typer.Argument(metavar="TOKEN", help="Counted from 0.")] = 20,
@@ -46,7 +48,7 @@ def translate(
     _teach("translate", translate(_block_ids(table), token, block_size), answer, no_ask=no_ask)
 
 
-@app.command()
+@app.command(epilog="Example: pagesim explain holes --no-ask")
 def holes(answer: Answer = None, no_ask: NoAsk = False) -> None:
     """Why 1.5 GiB do not fit although 3.5 GiB are free."""
     _run_uncompiled()
@@ -55,7 +57,7 @@ def holes(answer: Answer = None, no_ask: NoAsk = False) -> None:
     _teach("holes", holes(), answer, no_ask=no_ask)
 
 
-@app.command()
+@app.command(epilog="Example: pagesim explain ae --no-ask")
 def ae(answer: Answer = None, no_ask: NoAsk = False) -> None:
     """A and C leave, E comes: one region refuses, blocks accept."""
     _run_uncompiled()
@@ -64,7 +66,7 @@ def ae(answer: Answer = None, no_ask: NoAsk = False) -> None:
     _teach("ae", ae(), answer, no_ask=no_ask)
 
 
-@app.command()
+@app.command(epilog="Example: pagesim explain softmax --no-ask")
 def softmax(answer: Answer = None, no_ask: NoAsk = False) -> None:
     """Attention block by block gives what one pass gives: m, ℓ and O at each block."""
     from pagesim.explain.softmax import softmax
@@ -72,7 +74,7 @@ def softmax(answer: Answer = None, no_ask: NoAsk = False) -> None:
     _teach("softmax", softmax(), answer, no_ask=no_ask)
 
 
-@app.command()
+@app.command(epilog="Example: pagesim explain corrupt --no-ask")
 def corrupt(answer: Answer = None, no_ask: NoAsk = False) -> None:
     """One wrong entry in a block table, through the real kernel: whose outputs change?"""
     # Triton reads this when it is imported; the lesson is small and needs no GPU.

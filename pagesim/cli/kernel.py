@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagesim.cli.console import say
 from pagesim.cli.kernel_report import Outcome, headlines, show
 from pagesim.cli.shape import attention_shape
 from pagesim.errors import InputError, MissingExtra
@@ -69,7 +70,7 @@ def kernel(
         prefill_tokens = _GPU_PREFILL_TOKENS if device == "cuda" else _CPU_PREFILL_TOKENS
     chosen, places = _choose(tables, count, entry)
     if not quiet and not json:
-        print("\n".join(headlines(tables, chosen, snapshot, model, device)) + "\n", flush=True)
+        say(headlines(tables, chosen, snapshot, model, device))
     rows, speed, corruption = _run(chosen, places, model, device, prefill_tokens, entry, seed, quiet=quiet)
     outcome = Outcome(tables[0].origin, snapshot, rows, speed, corruption, _left_out(tables))
     show(outcome, json=json)

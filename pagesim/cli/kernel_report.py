@@ -72,7 +72,7 @@ def show(outcome: Outcome, *, json: bool) -> None:
     from pagesim.cli.console import print_tables
     from pagesim.report.tables import Sheet
 
-    print_tables([Sheet("", _COLUMNS, tuple(_cells(row, outcome.speed) for row in outcome.rows))])
+    print_tables([Sheet("", _COLUMNS, tuple(_cells(row, outcome.speed) for row in outcome.rows), num_keys=3)])
     if outcome.corruption is not None:
         print("\n".join(_corruption_lines(outcome.corruption)))
     if outcome.left_out:

@@ -4,16 +4,18 @@ import atexit
 import gc
 import io
 import os
+import select
+import signal
 import sys
 from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from pagesim import __version__
 from pagesim.cli import config, explain, trace
 from pagesim.cli.bench_kernel import bench_kernel
 from pagesim.cli.compare import compare
+from pagesim.cli.group import Group
 from pagesim.cli.kernel import kernel
 from pagesim.cli.plot import plot
 from pagesim.cli.report import report
@@ -23,30 +25,50 @@ from pagesim.cli.watch import watch
 from pagesim.errors import Interrupted, PagesimError
 
 
-class _Group(TyperGroup):
-    """Commands whose Ctrl-C ends in a message, where typer would end without a word."""
+class _Program(Group):
+    """Commands whose Ctrl-C ends in a message, where typer would end without a word, and whose reader may leave."""
 
     def invoke(self, ctx: typer.Context) -> object:
         try:
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()
         except KeyboardInterrupt:
             raise Interrupted("interrupted") from None
+        except BrokenPipeError:
+            if os.name != "posix" or not _reader_has_left():
+                raise
+            raise typer.Exit(0) from None
 
 
-app = typer.Typer(name="pagesim", cls=_Group, no_args_is_help=True, pretty_exceptions_enable=False,
-                  rich_markup_mode=None,
+def _reader_has_left() -> bool:
+    """Nobody reads what is printed, as after ``| head``; what is still to be written goes nowhere then."""
+    stdout = sys.stdout.fileno()
+    watcher = select.poll()
+    watcher.register(stdout, 0)
+    left = any(event & select.POLLERR for _, event in watcher.poll(0))
+    if left:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout)
+    return left
+
+
+app = typer.Typer(name="pagesim", cls=_Program, no_args_is_help=True, pretty_exceptions_enable=False,
+                  rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]},
                   help="Where every slot of KV-cache memory goes, under contiguous and under paged allocation.")
-app.command()(simulate)
-app.command()(compare)
-app.command()(report)
-app.command()(plot)
-app.command()(kernel)
-app.command()(bench_kernel)
-app.add_typer(trace.app)
-app.command()(size)
-app.add_typer(config.app)
-app.add_typer(explain.app)
-app.command()(watch)
+for _command, _example in (
+    (simulate, "simulate configs/quickstart.yaml -o runs/first"),
+    (compare, "compare runs/before runs/after --case 'paged 16'"),
+    (report, "report runs/first -o page.html"),
+    (plot, "plot runs/first --kind ledger -o ledger.pdf"),
+    (kernel, "kernel runs/first --case 'paged 16'"),
+    (bench_kernel, "bench-kernel --help"),
+    (size, "size --model llama-3.1-8b --gpu h100-sxm"),
+    (watch, "watch configs/external_fragmentation.yaml --speed 8"),
+):
+    app.command(epilog=f"Example: pagesim {_example}")(_command)
+for _commands in (trace.app, config.app, explain.app):
+    app.add_typer(_commands)
 
 
 def _print_version(wanted: bool) -> None:
@@ -72,6 +94,7 @@ def main() -> None:
     # 0.3 s at the end, when the system takes them back anyway.
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what has finished is written, workers end
     try:
         app()
     except PagesimError as error:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagesim.cli.overwriting import check_free
 from pagesim.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,10 +41,13 @@ def simulate(
         "Processes at most; the default is the cores, where it pays."))] = None,
     resume: Annotated[bool, typer.Option("--resume", help=(
         "Keep the cases that an earlier run into DIR finished."))] = False,
+    force: Annotated[bool, typer.Option("--force", help=(
+        "Replace another experiment's run in DIR, and FILE.json.gz."))] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cases and stop.")] = False,
 ) -> None:
     """Replay a trace through the allocators of an experiment and account for every slot of KV memory."""
     from pagesim.config import load
+    from pagesim.experiment.occupied import make_room
     from pagesim.experiment.snapshots import moment, write_snapshots
     from pagesim.experiment.trace_export import check_name, write_trace
 
@@ -59,6 +63,9 @@ def simulate(
     moments = [moment(text) for text in snapshot]
     if export_trace is not None:
         check_name(export_trace)
+        check_free(export_trace, force=force)
+    if output is not None and not resume:
+        make_room(output, experiment.cases, force=force)
     code = _run(experiment, Format.json if json else format, output, jobs, quiet=quiet, resume=resume)
     if moments and code == 0:
         for path in write_snapshots(experiment.cases, moments, output):
@@ -77,6 +84,7 @@ def _note(text: str, *, quiet: bool) -> None:
 def _run(experiment: "Experiment", format: Format, output: Path | None, jobs: int | None, *, quiet: bool,
          resume: bool) -> int:
     """Run and print; the exit code: 1 where nothing completed or a case failed, 130 after Ctrl-C."""
+    from pagesim.cli.console import say, warn
     from pagesim.cli.first_use import compile_first
     from pagesim.cli.progress import progress_display
     from pagesim.experiment import run_experiment
@@ -84,26 +92,25 @@ def _run(experiment: "Experiment", format: Format, output: Path | None, jobs: in
 
     readable = format in (Format.table, Format.markdown) and not quiet
     if readable:
-        print("\n".join(notes.capacity_lines(experiment.cases)) + "\n", flush=True)
+        say(notes.capacity_lines(experiment.cases))
     if not quiet:
-        _warn([*notes.memory_notes(experiment.cases), *notes.size_warnings(experiment.cases)])
+        warn([*notes.memory_notes(experiment.cases), *notes.size_warnings(experiment.cases)])
     compile_first((case.allocator for case in experiment.cases), quiet=quiet)
     with progress_display(len(experiment.cases), quiet=quiet) as on_progress:
         simulation = run_experiment(experiment, jobs=jobs, folder=output, resume=resume, on_progress=on_progress)
     document = simulation.metrics
     if readable and document["cases"]:
-        print("\n".join(notes.count_lines(document)) + "\n")
+        say(notes.count_lines(document))
     _print_result(document, format)
-    warnings = notes.result_warnings(document)
-    _warn([line for line in warnings if line.startswith("error")] if quiet else warnings)
+    code = 1 if document["failed"] or not any(case["requests"]["completed"] for case in document["cases"]) else 0
+    warn(notes.result_warnings(document) if not quiet else notes.failures(document) if code else [])
     if output is not None and not quiet:
         print(f"written to {output}/", file=sys.stderr)
     if simulation.interrupted:
         num_finished = len(document["cases"])
         print(f"pagesim: interrupted; {num_finished} of {len(experiment.cases)} cases had finished", file=sys.stderr)
         return 130
-    completed = sum(case["requests"]["completed"] for case in document["cases"])
-    return 1 if document["failed"] or completed == 0 else 0
+    return code
 
 
 def _print_result(document: dict, format: Format) -> None:
@@ -119,8 +126,3 @@ def _print_result(document: dict, format: Format) -> None:
         from pagesim.cli.console import print_tables
 
         print_tables(tables.sheets(document))
-
-
-def _warn(lines: list[str]) -> None:
-    for line in lines:
-        print(f"pagesim: {line}", file=sys.stderr)

@@ -1,7 +1,6 @@
 """``pagesim size``: how much KV memory there is, and how many requests fit, without a trace."""
 
 import json as jsonlib
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -130,17 +129,16 @@ def _room(room: "Room") -> dict:
 
 
 def _print(answer: "Size") -> None:
-    from pagesim.cli.console import print_tables
+    from pagesim.cli.console import print_tables, say
     from pagesim.report import notes
 
     rooms = answer.pools or (answer.arena,)
-    lines = [_source_line(answer), *_gpu_lines(answer), *notes.capacity_lines(rooms), *_vllm_note(answer)]
-    print("\n".join(lines) + "\n", flush=True)
+    say([_source_line(answer), *_gpu_lines(answer), *notes.capacity_lines(rooms), *_vllm_note(answer)])
     print_tables([_sheet(answer)])
 
 
 def _warnings(answer: "Size") -> list[str]:
-    from pagesim.experiment import notes
+    from pagesim.report import notes
 
     return notes.size_warnings(answer.pools or (answer.arena,))
 

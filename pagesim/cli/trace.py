@@ -1,19 +1,23 @@
 """``pagesim trace``: describe a trace, write it in the plain form, or draw one."""
 
 import json
+import sys
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagesim.cli.console import width, wrapped
+from pagesim.cli.overwriting import Force, check_free
+from pagesim.cli.group import Group
 from pagesim.errors import InputError
 
 if TYPE_CHECKING:
     from pagesim.trace.synthetic import Bursty, Steady
     from pagesim.trace.trace import Trace
 
-app = typer.Typer(name="trace", no_args_is_help=True, help=(
+app = typer.Typer(name="trace", no_args_is_help=True, cls=Group, help=(
     "Inspect, convert and generate traces of request lengths; what a prefix cache would find in one."))
 
 Input = Annotated[Path, typer.Argument(metavar="FILE", help=(
@@ -49,7 +53,7 @@ class Process(str, Enum):
     bursty = "bursty"
 
 
-@app.command("inspect")
+@app.command("inspect", epilog="Example: pagesim trace inspect traces/azure_conv_like.csv")
 def inspect_file(
     file: Input,
     limit: Limit = None,
@@ -72,7 +76,8 @@ def inspect_file(
         everything = summary.as_dict() | {"accepted": accepted}
         typer.echo(json.dumps(everything, indent=2, allow_nan=False))
     else:
-        typer.echo("\n".join(f"{name:<16}{text}" for name, text in lines(summary, accepted)))
+        for name, text in lines(summary, accepted):
+            typer.echo(wrapped(f"{name:<16}{text}", width(sys.stdout), indent=16))
 
 
 @app.command("reuse")
@@ -125,7 +130,7 @@ def _kv_bytes_per_token(name: str, trace: "Trace") -> int:
     return kv_bytes_per_token(find_model(name), "auto", 1, longest)
 
 
-@app.command("convert")
+@app.command("convert", epilog="Example: pagesim trace convert lengths.jsonl trace.csv --arrivals poisson --rate 5")
 def convert_file(
     file: Input,
     out: Output,
@@ -139,6 +144,7 @@ def convert_file(
     cv: Cv = None,
     speedup: Annotated[float, typer.Option(help="2 is twice the rate: intervals are divided by it.")] = 1.0,
     seed: Seed = 0,
+    force: Force = False,
 ) -> None:
     """Write a trace in the plain form: arrival_s,prompt_tokens,output_tokens and what else the file has."""
     from pagesim.cli.trace_summary import reasons
@@ -146,6 +152,7 @@ def convert_file(
     from pagesim.trace.arrivals import with_arrivals
     from pagesim.trace.write import write_trace
 
+    check_free(out, force=force)
     trace = read_trace(file, limit=limit, strict=strict, prefix_block_tokens=prefix_block_tokens)
     if trace.arrival_s is not None or arrivals is not Arrivals.trace or rate is not None or speedup != 1:
         trace = with_arrivals(trace, arrivals.value, rate=rate, cv=cv, speedup=speedup, seed=seed)
@@ -155,7 +162,8 @@ def convert_file(
                f"wrote {len(trace):,} to {out}", err=True)
 
 
-@app.command("generate")
+@app.command("generate", epilog="Example: pagesim trace generate trace.csv -n 1000 --rate 5 "
+                                "--prompt lognormal:mean=182,sigma=1.05 --output gamma:mean=345,cv=0.88")
 def generate_file(
     out: Output,
     requests: Annotated[int, typer.Option("-n", "--requests", min=1, help="Rows.")],
@@ -193,6 +201,7 @@ def generate_file(
     prefix_share: Annotated[float, typer.Option(min=0, max=1, help=(
         "Share of the requests that begin with a text of the tree."))] = 1.0,
     seed: Seed = 0,
+    force: Force = False,
 ) -> None:
     """Draw a trace; the same options and seed write the same bytes."""
     from pagesim.trace.conversations import Chats, Texts
@@ -200,6 +209,7 @@ def generate_file(
     from pagesim.trace.synthetic import Bounds, PrefixTree, Samples, generate
     from pagesim.trace.write import write_trace
 
+    check_free(out, force=force)
     if (turns is None) != (think_s is None):
         raise InputError("chats need both --turns and --think-s")
     texts = Texts(system_prompts, system_tokens, documents, document_tokens)

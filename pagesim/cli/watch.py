@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pagesim.case import Case
 
 _MOST_PANELS = 3
+_TERMS_WITHOUT_A_CURSOR = ("", "dumb", "unknown")
 
 
 def watch(
@@ -36,6 +37,9 @@ def watch(
     chosen = choose(load(config, tuple(overrides)).cases, case)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InputError("watch plays on a terminal, and this is none; pagesim simulate works anywhere")
+    if os.name == "posix" and os.environ.get("TERM", "") in _TERMS_WITHOUT_A_CURSOR:
+        raise InputError(f"watch draws all over the terminal, and TERM={os.environ.get('TERM', '')} says that this one "
+                         "cannot; set TERM, such as TERM=xterm-256color, or use pagesim simulate")
     compile_first((each.allocator for each in chosen), quiet=False)
     players = [Player(each.name, start(each)) for each in chosen]
     app = WatchApp(players, speed, colour=not os.environ.get("NO_COLOR"), paused=paused)

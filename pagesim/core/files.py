@@ -26,3 +26,23 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO]:
         raise
     finally:
         part.unlink(missing_ok=True)
+
+
+def forget_halves(folder: Path) -> None:
+    """Delete what writers left that were killed before they could; those that still write go on."""
+    for part in folder.glob("*.part"):
+        writer = part.suffixes[-2:-1]
+        if writer and writer[0][1:].isdigit() and not _runs(int(writer[0][1:])):
+            part.unlink(missing_ok=True)
+
+
+def _runs(process: int) -> bool:
+    if os.name != "posix":  # elsewhere the question would end it
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True

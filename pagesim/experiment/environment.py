@@ -5,6 +5,7 @@ import platform
 import sys
 from importlib.metadata import version
 
+from pagesim import __version__
 from pagesim.case import Experiment
 
 
@@ -16,7 +17,8 @@ def environment(experiment: Experiment, document: dict, wall_s: float) -> dict:
         "command": sys.argv,
         "versions": {
             "python": platform.python_version(),
-            **{name: version(name) for name in ("pagesim", "numpy", "numba")},
+            "pagesim": __version__,
+            **{name: version(name) for name in ("numpy", "numba")},
         },
         "platform": platform.platform(),
         "cpu": _cpu(),

@@ -1,14 +1,20 @@
 """Tasks over worker processes; a worker that dies costs its own task only."""
 
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from types import FrameType
 
 from pagesim.errors import PagesimError
 from pagesim.experiment.attempt import Outcome, Progress, Task, attempt
+
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+_LONGEST_FAREWELL_S = 10  # steps and compiling are not broken off
 
 
 def run_in_processes(tasks: list[Task], num_processes: int,
@@ -48,6 +54,8 @@ def run_in_processes(tasks: list[Task], num_processes: int,
             process.terminate()
             leaving.append(process)
         for process in leaving:
+            process.join(_LONGEST_FAREWELL_S)
+            process.kill()  # nothing, where it has ended
             process.join()
 
 
@@ -56,16 +64,41 @@ def _start(workers: dict[Connection, tuple[BaseProcess, Task]], task: Task) -> N
     context = get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(theirs,), daemon=True)
-    process.start()
+    with _undisturbed():  # a process half begun would end in a traceback of its own
+        process.start()
     theirs.close()  # else its end would stay open here and a dead worker would never show
     ours.send(task)
     workers[ours] = process, task
 
 
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Signals wait; a process that is started here has them wait too, until it lets them in."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _work(connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C and decides
-    while (task := connection.recv()) is not None:
-        connection.send(attempt(task, connection.send))
+    signal.signal(signal.SIGTERM, _leave)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+    try:
+        while (task := connection.recv()) is not None:
+            connection.send(attempt(task, connection.send))
+    except (EOFError, ConnectionError):  # the parent is gone, and with it whoever wanted the figures
+        pass
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """End by way of every ``finally``, so that no half of a file stays."""
+    sys.exit(128 + number)
 
 
 def _death(exit_code: int | None) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pagesim.case import Case, Experiment
 from pagesim import __version__
+from pagesim.core.files import forget_halves
 from pagesim.engine.result import Result
 from pagesim.errors import InputError, PagesimError
 from pagesim.experiment.attempt import Outcome, Progress, Task, attempt
@@ -109,6 +110,7 @@ def _make(folder: Path, experiment: Experiment) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "metrics.json").unlink(missing_ok=True)  # an older run's figures must not pass for this one's
+        forget_halves(folder)
         if len(experiment.cases) > 1:  # config.yaml will no longer be that of a case that lay here alone
             forget_case(folder)
     except OSError as error:

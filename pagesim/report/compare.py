@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from pagesim.errors import InputError
+from pagesim.report.better import is_better
 from pagesim.report.files import flat
 from pagesim.report.loaded import GAUGES, timeline
 
@@ -39,31 +40,32 @@ def relative(a: float | None, b: float | None) -> float | None:
     return 0.0 if a == b else None if a == 0 else (b - a) / abs(a)
 
 
-def pair_cases(a: dict, b: dict) -> list[tuple[dict, dict]]:
-    """Cases of the same name; two runs of one case each are compared whatever their names.
-
-    Raises:
-        InputError: no name is in both.
-    """
-    by_name = {case["name"]: case for case in b["cases"]}
-    if len(a["cases"]) == len(b["cases"]) == 1:
-        return [(a["cases"][0], b["cases"][0])]
-    pairs = [(case, by_name[case["name"]]) for case in a["cases"] if case["name"] in by_name]
-    if not pairs:
-        raise InputError(f"the runs have no case in common: A has {_names(a)}; B has {_names(b)}")
-    return pairs
-
-
 def compare_cases(a: dict, b: dict) -> list[dict]:
-    """Every figure that is a number in one of them: ``{figure, a, b, relative}``, in the order of the entry."""
+    """Every figure that is a number in one of them: ``{figure, a, b, relative, better}``, in the order of the entry.
+
+    ``better``: B is, or A; None where that has no meaning.
+    """
     left, right = flat(a), flat(b)
     rows = []
     for figure in dict.fromkeys([*left, *right]):
         values = left.get(figure), right.get(figure)
         if (any(isinstance(value, int | float) for value in values)
                 and not any(isinstance(value, str | bool) for value in values)):
-            rows.append({"figure": figure, "a": values[0], "b": values[1], "relative": relative(*values)})
+            rows.append({"figure": figure, "a": values[0], "b": values[1], "relative": relative(*values),
+                         "better": is_better(figure, *values)})
     return rows
+
+
+def most_moved(rows: list[dict]) -> list[dict]:
+    """The figures that differ, those first that moved most: from 0 before all, what only one side has at the end."""
+    differing = [row for row in rows if row["a"] != row["b"]]
+    return sorted(differing, key=_moved, reverse=True)
+
+
+def _moved(row: dict) -> float:
+    if row["a"] is None or row["b"] is None:
+        return 0.0
+    return np.inf if row["relative"] is None else abs(row["relative"])
 
 
 def read_measured(path: Path) -> Gauges:
@@ -149,7 +151,3 @@ def beside_measured(measured: Gauges, simulated: Gauges) -> dict:
                for values in zip(measured.time_s.tolist(),
                                  *(getattr(side, name).tolist() for name in QUANTITIES for side in (measured, run)))]
     return {"summary": summary, "moments": moments}
-
-
-def _names(document: dict) -> str:
-    return ", ".join(case["name"] for case in document["cases"]) or "none"

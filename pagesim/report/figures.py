@@ -113,7 +113,7 @@ _EXTERNAL = Group("External fragmentation, %", (
     Figure("time blocked by it", _external("blocked_by_fragmentation")),
     Figure("1 - largest hole / free", _external("largest_hole")),
     Figure("free but unusable", _external("unusable")),
-    Figure("extfrag_index", _extfrag_index),
+    Figure("extfrag_index, of 1000", _extfrag_index),
 ))
 _PAPER = Group("As SOSP'23 Figure 2, %", (
     Figure("window", shown_window),

@@ -4,7 +4,7 @@
     ├── environment.json     versions, machine, seeds, the trace's sha256, time taken
     ├── metrics.json         every case's figures; byte-identical from run to run
     ├── config.yaml          the case as it was resolved: running it gives these figures again
-    ├── case-<key>.json      its figures
+    ├── case-<key>.json      its figures, and the sha256 of its other files
     ├── requests.csv         one row a request
     ├── timeline.csv         one row a stretch of steps
     ├── events.json          who owned which slots in every step, or in the steps around the peak of a long run
@@ -12,7 +12,7 @@
 
 With several cases the last six lie in a folder for each, ``DIR/cases/<name>/``, and ``DIR/config.yaml`` has the
 resolved cases by name.  ``<key>`` is the address of the case's content, so that ``--resume`` takes a result only for
-exactly the case that made it.
+exactly the case that made it, and only where its files are whole.
 """
 
 import hashlib
@@ -20,18 +20,20 @@ import json
 from pathlib import Path
 from urllib.parse import quote_plus
 
-from pagesim.core.files import replacing
+from pagesim.core.files import forget_halves, replacing
 from pagesim.engine.ownership import Ownership
 from pagesim.engine.result import Result
 from pagesim.errors import InputError
 from pagesim.report.events import events_json
 from pagesim.report.files import json_text, write_text
 from pagesim.report.rows import request_text, timeline_lines
+from pagesim.trace.source_file import sha256
 from pagesim.trace.trace import Trace
 
 SCHEMA_VERSION = 1
 _LONGEST_NAME = 200  # file systems take 255 bytes
-FILES = ("environment.json", "metrics.json", "config.yaml", "requests.csv", "timeline.csv", "events.json")
+_CASE_FILES = ("config.yaml", "requests.csv", "timeline.csv", "events.json")
+FILES = ("environment.json", "metrics.json", *_CASE_FILES)
 
 
 def case_folder(root: Path, name: str, num_cases: int) -> Path:
@@ -61,7 +63,8 @@ def write_case(folder: Path, key: str, resolved: dict, entry: dict, trace: Trace
     with replacing(folder / "timeline.csv") as file:
         file.writelines(timeline_lines(result.timeline, result.capacity_slots))
     write_text(folder / "events.json", events_json(recorded))
-    write_text(folder / f"case-{key}.json", json_text(entry))
+    digests = {name: sha256(folder / name) for name in _CASE_FILES}
+    write_text(folder / f"case-{key}.json", json_text({"figures": entry, "sha256": digests}))
 
 
 def forget_case(folder: Path) -> None:
@@ -69,13 +72,25 @@ def forget_case(folder: Path) -> None:
     for pattern in ("case-*.json", "snapshot-*.npz"):
         for old in folder.glob(pattern):
             old.unlink(missing_ok=True)  # another run into the same folder may be as far
+    forget_halves(folder)
+
+
+def forget_files(folder: Path) -> None:
+    """Delete what a run wrote into this folder, and the folder where nothing else is in it."""
+    forget_case(folder)
+    for name in FILES:
+        (folder / name).unlink(missing_ok=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def finished_case(folder: Path, key: str) -> dict | None:
-    """The figures of a case that a run before this one finished, or None."""
+    """The figures of a case that a run before this one finished, or None; also where a file is missing or damaged."""
     try:
-        return json.loads((folder / f"case-{key}.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):  # a damaged one is run again
+        case = json.loads((folder / f"case-{key}.json").read_text(encoding="utf-8"))
+        whole = all(sha256(folder / name) == case["sha256"][name] for name in _CASE_FILES)
+        return case["figures"] if whole else None
+    except (OSError, ValueError, KeyError, TypeError):  # ValueError: of the JSON, or a file that cannot be opened
         return None
 
 

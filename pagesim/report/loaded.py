@@ -109,13 +109,18 @@ def _load(path: Path, prefix: str) -> LoadedRun:
     cases = []
     for entry in document["cases"]:
         folder = case_folder(path, entry["name"], num_cases)
-        cases.append(LoadedCase(prefix + entry["name"], entry, _resolved(folder / "config.yaml"), folder))
+        cases.append(LoadedCase(prefix + entry["name"], entry, resolved_config(folder / "config.yaml"), folder))
     with _opened(path / "environment.json", "the environment of a run") as file:
         environment = json.load(file)
     return LoadedRun(path, document, environment, tuple(cases))
 
 
-def _resolved(path: Path) -> dict:
+def resolved_config(path: Path) -> dict:
+    """The case as it was resolved.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
     import yaml
 
     with _opened(path, "the config of a case") as file:

@@ -2,12 +2,26 @@
 
 import json
 from html import escape
+from typing import NamedTuple
 
 from pagesim.report.svg import tag
 
 
-def section(title: str, *inside: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>{''.join(inside)}</section>"
+class Section(NamedTuple):
+    title: str
+    inside: str
+
+
+def section(title: str, *inside: str) -> Section:
+    return Section(title, "".join(inside))
+
+
+def page_body(sections: list[Section], note: str = "") -> str:
+    """A list of contents, the note, and the sections."""
+    links = "".join(f'<li><a href="#part{k}">{escape(each.title)}</a>' for k, each in enumerate(sections))
+    parts = (f"<section id=part{k}><h2>{escape(each.title)}</h2>{each.inside}</section>"
+             for k, each in enumerate(sections))
+    return f"<nav aria-label=contents><ul>{links}</ul></nav>{note}" + "\n".join(parts)
 
 
 def figure(kind: str, picture: str, data: dict | None = None, caption: str = "") -> str:
@@ -17,11 +31,14 @@ def figure(kind: str, picture: str, data: dict | None = None, caption: str = "")
         content = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
         held = tag("script", content, type="application/json")
     head = caption and f"<figcaption>{caption}</figcaption>"
-    return f'<figure data-kind="{kind}">{head}{picture}<output aria-live="polite"></output>{held}</figure>'
+    return (f'<figure data-kind="{kind}">{head}<div class=pan>{picture}</div><output aria-live="polite"></output>'
+            f"{held}</figure>")
 
 
 def legend(colours: dict[str, str]) -> str:
-    keys = (f'<span><i class="{escape(name)}" style="background:{colour}"></i>{escape(name)}</span>'
+    # What is free has the colour of idle memory, which depends on the light.
+    classes = {name: "idle" if name == "free" else escape(name) for name in colours}
+    keys = (f'<span><i class="{classes[name]}" style="background:{colour}"></i>{escape(name)}</span>'
             for name, colour in colours.items())
     return f"<p class=legend>{''.join(keys)}</p>"
 

@@ -75,8 +75,7 @@ def _listed(counts: dict[str, int]) -> str:
 
 def result_warnings(document: dict) -> list[str]:
     """Failed cases, cases in which nothing completed, and what of the trace was not simulated."""
-    lines = [f"error: {each['name']}: {each['error']}" for each in document["failed"]]
-    lines += [_nothing_completed(case) for case in document["cases"] if case["requests"]["completed"] == 0]
+    lines = failures(document)
     lines += [f"warning: {case['name']}: nothing was counted, no step starts after trace.warmup_s; lower it"
               for case in document["cases"] if case["requests"]["completed"] and case["ledger"]["run"] is None]
     traces = [case["trace"] for case in document["cases"]]
@@ -89,6 +88,12 @@ def result_warnings(document: dict) -> list[str]:
     return lines
 
 
+def failures(document: dict) -> list[str]:
+    """Failed cases, and cases in which nothing completed: why a run exits with 1."""
+    return [*(f"error: {each['name']}: {each['error']}" for each in document["failed"]),
+            *(_nothing_completed(case) for case in document["cases"] if case["requests"]["completed"] == 0)]
+
+
 def _nothing_completed(case: dict) -> str:
     trace, counts = case["trace"], case["requests"]
     line = f"warning: {case['name']}: nothing completed"
@@ -96,7 +101,22 @@ def _nothing_completed(case: dict) -> str:
         return f"{line}: the trace has no request left after {trace['dropped']:,} were dropped"
     if counts["rejected"] < trace["requests"]:
         return f"{line}: {counts['unfinished']:,} unfinished when the run ended; raise trace.until_s"
-    return (f"{line}: all {trace['requests']:,} requests were rejected; prompt + output is "
-            f"{trace['smallest_tokens']:,} tokens in the smallest and {trace['largest_tokens']:,} in the largest, "
-            f"max_model_len is {case['capacity']['max_model_len']:,} and the KV cache holds "
-            f"{case['capacity']['usable_slots']:,}")
+    whose = "its only request was" if trace["requests"] == 1 else f"all {trace['requests']:,} requests were"
+    why = "; ".join(_ways_out(case)[reason] for reason, count in counts["rejected_by_reason"].items() if count)
+    return f"{line}: {whose} rejected; {why}"
+
+
+def _ways_out(case: dict) -> dict[str, str]:
+    """For each reason of a rejection the numbers that stand against each other."""
+    trace, capacity = case["trace"], case["capacity"]
+    least, most = trace["smallest_tokens"], trace["largest_tokens"]
+    lengths = f"prompt + output is {least:,} tokens" + (
+        "" if least == most else f" in the smallest and {most:,} in the largest")
+    samples = ("" if trace["sequences"] == trace["requests"] else
+               f", and the {trace['sequences']:,} samples of {trace['requests']:,} requests count each")
+    return {
+        "exceeds_max_model_len": f"{lengths}, max_model_len is {capacity['max_model_len']:,}",
+        "exceeds_memory": f"{lengths}{samples}, the KV cache holds {capacity['usable_slots']:,}",
+        "exceeds_scheduling": "a request's samples must be at most scheduling.max_num_seqs, and its prompt at most "
+                              "scheduling.max_num_batched_tokens; raise what is too small",
+    }

@@ -23,14 +23,14 @@ _PANELS = (
 _MAP_HEIGHT = 300
 
 
-def load_figure(name: str, thinned: Thinned, capacity_slots: int) -> tuple[str, dict]:
+def load_figure(name: str, thinned: Thinned, capacity_slots: int, until_s: float) -> tuple[str, dict]:
     """The stacked ledger above running, waiting and preemptions; and what the page's reader of values needs.
 
     Where stretches were merged, the ledger's thin line is the most token states in each, and the lines below are
-    the most running and waiting.
+    the most running and waiting.  The axis goes on to ``until_s``, where that is later than the end.
     """
     ledger = Box(_LEFT, 20, _WIDTH - _LEFT - _RIGHT, 200)
-    end_s = float(thinned.edges_s[-1])
+    end_s = max(until_s, float(thinned.edges_s[-1]))
     x_at = scale(0, end_s, ledger.left, ledger.right)
     x = x_at(thinned.edges_s)
     inside = [_stack(ledger, x, thinned, capacity_slots)]
@@ -43,7 +43,8 @@ def load_figure(name: str, thinned: Thinned, capacity_slots: int) -> tuple[str, 
     inside.append(axis_below(last, ticks(end_s, 8), x_at, "simulated time, s", short))
     inside.append(tag("path", d=f"M0 {ledger.top}V{last.bottom:g}", class_="cursor"))
     label = f"{name}: ledger, running, waiting and preemptions over time; left and right keys move through it"
-    return drawing(_WIDTH, last.bottom + 34, label, *inside), _load_values(thinned, capacity_slots, ledger)
+    return drawing(_WIDTH, last.bottom + 34, label, *inside), _load_values(
+        thinned, capacity_slots, ledger._replace(width=float(x[-1]) - ledger.left))
 
 
 def _stack(box: Box, x: np.ndarray, thinned: Thinned, capacity_slots: int) -> str:

@@ -11,7 +11,7 @@ from pagesim.report.colours import SERIES
 from pagesim.report.distributions import DISTRIBUTIONS, LATENCIES, bin_number, having, histogram_figure, latency_figure
 from pagesim.report.folder import config_text
 from pagesim.report.loaded import LoadedCase, LoadedRun
-from pagesim.report.markup import figure, legend, section, spaced
+from pagesim.report.markup import Section, figure, legend, page_body, section, spaced
 from pagesim.report.page_case import case_sections
 from pagesim.report.page_tables import all_numbers, glance
 
@@ -37,14 +37,14 @@ def page_html(runs: list[LoadedRun], cases: list[LoadedCase]) -> str:
         section("All numbers", all_numbers(entries)),
         section("What made it", "".join(map(_origin, runs))),
     ]
+    note = ""
     if len(cases) > MOST_PICTURED:
-        sections.insert(2,
-                        f"<p class=note>Pictures are of the first {MOST_PICTURED} of {len(cases)} cases; <code>--case "
-                        "NAME</code> chooses others.</p>")
+        note = (f"<p class=note>Pictures are of the first {MOST_PICTURED} of {len(cases)} cases; <code>--case "
+                "NAME</code> chooses others.</p>")
     title = ", ".join(run.path.resolve().name for run in runs)
     return _asset("page.html").format(
         title=escape(title), style=_asset("page.css"), script=_asset("page.js"), version=escape(__version__),
-        facts="".join(f"<p>{escape(line)}</p>" for run in runs for line in _facts(run)), body="\n".join(sections))
+        facts="".join(f"<p>{escape(line)}</p>" for run in runs for line in _facts(run)), body=page_body(sections, note))
 
 
 def _asset(name: str) -> str:
@@ -75,7 +75,7 @@ def _conventions(cases: list[tuple[str, dict]]) -> str:
             "external there and free here.</p>")
 
 
-def _sweep_sections(cases: list[LoadedCase]) -> list[str]:
+def _sweep_sections(cases: list[LoadedCase]) -> list[Section]:
     sections = []
     for key, found in sweeps.curves(cases).items():
         pictures = [sweeps.curve_figure(found, each) for each in sweeps.MEASURES if sweeps.tells(found, each)]

@@ -4,7 +4,7 @@ from pagesim.engine.ownership import Ownership
 from pagesim.core.ledger import PARTS
 from pagesim.report.colours import PART_COLOURS
 from pagesim.report.loaded import LoadedCase
-from pagesim.report.markup import figure, legend, section, spaced
+from pagesim.report.markup import Section, figure, legend, section, spaced
 from pagesim.report.over_time import load_figure, map_figure
 from pagesim.report.thinning import thin
 
@@ -13,19 +13,21 @@ _STRETCHES = 4_000
 _MAP_CELLS = 600_000
 
 
-def case_sections(cases: list[LoadedCase]) -> list[str]:
+def case_sections(cases: list[LoadedCase]) -> list[Section]:
     stretches = max(80, min(400, _STRETCHES // len(cases)))
     cells = min(300 * 600, _MAP_CELLS // len(cases))
     most_rows = max(60, int((cells / 2.5) ** 0.5))
-    return [_case_section(case, stretches, most_rows, 5 * most_rows // 2) for case in cases]
+    until_s = max((case.entry["time"]["end_s"] for case in cases), default=0.0)  # one axis: who is done first shows
+    return [_case_section(case, stretches, most_rows, 5 * most_rows // 2, until_s) for case in cases]
 
 
-def _case_section(case: LoadedCase, stretches: int, most_rows: int, most_columns: int) -> str:
+def _case_section(case: LoadedCase, stretches: int, most_rows: int, most_columns: int,
+                  until_s: float) -> Section:
     slots = case.entry["capacity"]["slots"]
     thinned = thin(case.timeline(), stretches)
     if len(thinned.edges_s) < 2:
         return section(case.name, "<p>The run has no step: nothing was admitted.</p>")
-    load, values = load_figure(case.name, thinned, slots)
+    load, values = load_figure(case.name, thinned, slots, until_s)
     present = {part: PART_COLOURS[part] for part in PARTS if thinned.values[f"mean_{part}_slots"].any()}
     detail = "Every step or timeline row is drawn."
     if not thinned.exact:

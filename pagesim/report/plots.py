@@ -18,14 +18,17 @@ from pagesim.report.loaded import LoadedCase
 from pagesim.report.thinning import thin
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, FigureBase
 
 ENDINGS = (".png", ".svg", ".pdf")
 _STRETCHES = 800
 _MAP_CELLS = (600, 1500)
 _WIDTH = 7.0  # inches: a page of two columns
 _SMALL = {"fontsize": "small"}
+_DASHES = ("-", "--", ":", "-.")
+_LINEAR_BELOW_S = 1e-3
 
 
 def save(figure: "Figure", path: Path) -> None:
@@ -63,7 +66,7 @@ def ledger(cases: list[LoadedCase]) -> "Figure":
     last_s = max(case.entry["time"]["end_s"] for case in cases)
     for panel in panels:
         panel.set_xlim(0, last_s or 1)  # the same for all: which allocator is done first shows
-    _legend(figure, {part.replace("_", " "): used[part] for part in PARTS if part in used})
+    _legend(figure, [_patch(part.replace("_", " "), used[part]) for part in PARTS if part in used])
     return figure
 
 
@@ -74,11 +77,11 @@ def running(cases: list[LoadedCase]) -> "Figure":
     for k, case in enumerate(cases):
         thinned = thin(case.timeline(), _STRETCHES // 4)
         for panel, name in zip(panels, names):
-            panel.stairs(thinned.values[name], thinned.edges_s, baseline=None, color=_series(k), linewidth=1)
+            panel.stairs(thinned.values[name], thinned.edges_s, baseline=None, linewidth=1, **_series(k))
     for panel, title in zip(panels, ("running", "waiting", "preemptions")):
         panel.set(ylabel=title, ylim=(0, None), xlim=(0, None))
     panels[-1].set_xlabel("simulated time, s")
-    _legend(figure, {case.name: _series(k) for k, case in enumerate(cases)})
+    _legend(figure, [_line(case.name, k) for k, case in enumerate(cases)])
     return figure
 
 
@@ -137,8 +140,10 @@ def sweep(cases: list[LoadedCase]) -> "Figure":
     found = sweeps.curves(cases)
     if not found:
         raise InputError("nothing was swept: no two cases differ in one number alone, nor three in one word")
-    figure = Figure((_WIDTH, 3.8 * len(found)), layout="constrained")
-    for part, (key, curves) in zip(figure.subfigures(len(found), 1, squeeze=False)[:, 0], found.items()):
+    heights = [3.6 + _legend_inches([curve.name for curve in curves]) for curves in found.values()]
+    figure = Figure((_WIDTH, sum(heights)), layout="constrained")
+    parts = figure.subfigures(len(found), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for part, (key, curves) in zip(parts, found.items()):
         at = sweeps.positions(curves)
         measures = [measure for measure in sweeps.MEASURES if sweeps.tells(curves, measure)]
         panels = part.subplots(-(-len(measures) // 3), 3, squeeze=False).ravel()
@@ -147,7 +152,7 @@ def sweep(cases: list[LoadedCase]) -> "Figure":
         for panel in panels[len(measures):]:
             panel.set_axis_off()
         part.supxlabel(key, **_SMALL)
-        _legend(part, {curve.name: _series(k) for k, curve in enumerate(curves)})
+        _legend(part, [_line(curve.name, k) for k, curve in enumerate(curves)])
     return figure
 
 
@@ -157,13 +162,13 @@ def _curves(panel: "Axes", curves: list[sweeps.Curve], measure: sweeps.Measure, 
         points = [(at[value], measure.of(case.entry)) for value, case in curve.points]
         points = [point for point in points if point[1] is not None]
         values += points
-        panel.plot(*zip(*points), marker="o", markersize=3, color=_series(k), linewidth=1.2) if points else None
+        panel.plot(*zip(*points), marker="o", markersize=3, linewidth=1.2, **_series(k)) if points else None
     if values:
         best = measure.best(y for _, y in values)
         ringed = [point for point in values if point[1] == best]
         panel.plot(*zip(*ringed), "o", markersize=8, fillstyle="none", color="black")
     panel.set_title(measure.title, **_SMALL)
-    crowded = sum(len(str(value)) for value in at) > 15
+    crowded = sum(len(str(value)) for value in at) > 10
     panel.set_xticks(list(at.values()), [str(value) for value in at], rotation=35 if crowded else 0, **_SMALL)
     panel.set_ylim(0, 1.08 * max(y for _, y in values) if values else 1)
 
@@ -178,13 +183,28 @@ def latency(cases: list[LoadedCase]) -> "Figure":
             values = case.entry["latency"][key]
             if values["p50"] is None:
                 continue
-            panel.plot([values[p] for p in PERCENTILES], [row] * 3, "o-", color=_series(row), markersize=4)
-            panel.plot(values["mean"], row, "o", color=_series(row), fillstyle="none", markersize=8)
-        panel.set_xscale("symlog", linthresh=1e-3)  # logarithmic, but has a 0
+            colour = SERIES[row % len(SERIES)]
+            panel.plot([values[p] for p in PERCENTILES], [row] * 3, "o-", color=colour, markersize=4)
+            panel.plot(values["mean"], row, "o", color=colour, fillstyle="none", markersize=8)
+        _logarithmic(panel)
         panel.set_yticks(range(len(cases)), [case.name for case in cases], **_SMALL)
         panel.set(ylim=(len(cases) - 0.5, -0.5))
         panel.set_title(f"{title}, s", **_SMALL)
     return figure
+
+
+def _logarithmic(panel: "Axes") -> None:
+    """A logarithmic axis that has a 0, with room around its values for two of its ticks 1, 2, 5, 10 … at least."""
+    from matplotlib.ticker import FuncFormatter, SymmetricalLogLocator
+
+    panel.set_xscale("symlog", linthresh=_LINEAR_BELOW_S)
+    low, high = panel.dataLim.intervalx
+    if np.isfinite(high):
+        panel.set_xlim(low / 2.5 if low > _LINEAR_BELOW_S else 0, max(2.5 * high, 2 * _LINEAR_BELOW_S))
+    steps = (1, 2, 5) if high < 100 * max(low, _LINEAR_BELOW_S) else (1,)
+    panel.xaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=_LINEAR_BELOW_S, subs=steps))
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
+    panel.tick_params(axis="x", labelsize="x-small")
 
 
 def histograms(cases: list[LoadedCase]) -> "Figure":
@@ -192,19 +212,20 @@ def histograms(cases: list[LoadedCase]) -> "Figure":
     from matplotlib.figure import Figure
 
     figure = Figure((_WIDTH, 4.6), layout="constrained")
-    colour_of = {case.name: _series(k) for k, case in enumerate(cases)}
+    style_of = {case.name: _series(k) for k, case in enumerate(cases)}
     for panel, what in zip(figure.subplots(2, 2).ravel(), DISTRIBUTIONS):
         for name, rows in having([(case.name, case.entry) for case in cases], what.key):
             total = sum(count for _, _, count in rows)
             shares = np.zeros(bin_number(rows[-1][0]) + 1)
             for low, _, count in rows:
                 shares[bin_number(low)] = 100 * count / total
-            panel.stairs(shares, np.arange(len(shares) + 1), color=colour_of[name])
-        ticks = np.arange(0, max(int(panel.get_xlim()[1]), 1) + 1, 3)
+            panel.stairs(shares, np.arange(len(shares) + 1), baseline=None, **style_of[name])
+        last = max(int(panel.get_xlim()[1]), 1)
+        ticks = np.arange(0, last + 1, 3 if last >= 6 else 1)
         panel.set_xticks(ticks, [f"{0 if k == 0 else 2 ** (k - 1):,}" for k in ticks.tolist()], **_SMALL)
         panel.set(xlabel=what.unit, ylabel=f"% of {what.entry}", ylim=(0, None))
         panel.set_title(what.title, **_SMALL)
-    _legend(figure, colour_of)
+    _legend(figure, [_line(case.name, k) for k, case in enumerate(cases)])
     return figure
 
 
@@ -227,16 +248,39 @@ def _column(count: int, height: float) -> tuple["Figure", list["Axes"]]:
     return figure, list(figure.subplots(count, 1, squeeze=False)[:, 0])
 
 
-def _series(k: int) -> str:
-    return SERIES[k % len(SERIES)]
+def _series(k: int) -> dict[str, str]:
+    """Colour and dashes of a line: 28 differ."""
+    return {"color": SERIES[k % len(SERIES)], "linestyle": _DASHES[k // len(SERIES) % len(_DASHES)]}
 
 
-def _patch(name: str, colour: str):
+def _line(name: str, k: int) -> "Artist":
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], label=name, **_series(k))
+
+
+def _patch(name: str, colour: str) -> "Artist":
     from matplotlib.patches import Patch
 
     return Patch(color=colour, label=name)
 
 
-def _legend(figure: "Figure", colours: dict[str, str]) -> None:
-    handles = [_patch(name, colour) for name, colour in colours.items()]
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(4, len(handles)), fontsize="small")
+def _legend(figure: "FigureBase", handles: "list[Artist]") -> None:
+    """A legend above the panels, as many names side by side as fit; the figure grows by its lines."""
+    from matplotlib.figure import Figure
+
+    if not handles:
+        return
+    names = [handle.get_label() for handle in handles]
+    if isinstance(figure, Figure):
+        figure.set_figheight(figure.get_figheight() + _legend_inches(names))
+    figure.legend(handles=handles, loc="outside upper center", ncols=_side_by_side(names), fontsize="small")
+
+
+def _side_by_side(names: list[str]) -> int:
+    longest_inches = max(map(len, names)) * 0.07 + 0.55
+    return max(1, min(4, len(names), int(_WIDTH / longest_inches)))
+
+
+def _legend_inches(names: list[str]) -> float:
+    return 0.18 * -(-len(names) // _side_by_side(names))

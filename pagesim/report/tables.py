@@ -14,11 +14,15 @@ _SIDE_BY_SIDE = 4
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table of text: one heading a column, rows of as many cells; a row of one cell is a heading within the table."""
+    """A table of text: one heading a column, rows of as many cells; a row of one cell is a heading within the table.
+
+    The first ``num_keys`` cells of a row say what its figures are of.
+    """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    num_keys: int = 1
 
 
 def sheets(document: dict) -> list[Sheet]:
@@ -46,11 +50,12 @@ def row_by_row(cases: list[dict]) -> list[Sheet]:
 
 
 def comparison_sheet(rows: list[dict], title: str) -> Sheet:
-    """Rows of ``compare``: a figure in two runs and its relative difference."""
-    cells = tuple((row["figure"], number(row["a"]), number(row["b"]),
-                   "–" if row["relative"] is None else f"{100 * row['relative']:+.2f} %")
+    """Rows of ``compare``: a figure in two runs, its relative difference, and whether that is better."""
+    verdicts = {True: "better", False: "worse", None: ""}
+    cells = tuple((row["figure"].replace(".", " "), number(row["a"]), number(row["b"]),
+                   "–" if row["relative"] is None else f"{100 * row['relative']:+.2f} %", verdicts[row["better"]])
                   for row in rows)
-    return Sheet(title, ("figure", "A", "B", "B against A"), cells)
+    return Sheet(title, ("figure", "A", "B", "B against A", "B is"), cells)
 
 
 def measured_sheets(both: dict, most_rows: int) -> list[Sheet]:
@@ -66,14 +71,15 @@ def measured_sheets(both: dict, most_rows: int) -> list[Sheet]:
                   moments)]
 
 
-def rich_table(sheet: Sheet) -> "Table":
+def rich_table(sheet: Sheet, widths: list[int]) -> "Table":
+    """The sheet with columns of these widths, as ``fitting.fitted`` gives them."""
     from rich import box
     from rich.table import Table
 
     table = Table(title=sheet.title or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
                   pad_edge=False)
-    for k, heading in enumerate(sheet.columns):
-        table.add_column(heading, justify="right" if k else "left", overflow="fold")
+    for k, (heading, width) in enumerate(zip(sheet.columns, widths, strict=True)):
+        table.add_column(heading, justify="right" if k else "left", overflow="fold", width=width)
     for row in sheet.rows:
         if len(row) == 1:
             table.add_section()

@@ -1,22 +1,42 @@
 """The terminal: panels side by side on one clock, and the keys."""
 
+import math
 import time
+from collections.abc import Callable
 
+from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal
+from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from pagesim.watch.draw import draw
+from pagesim.watch.draw import EMPTY, FREE, STORED, STRANDED, draw
 from pagesim.watch.player import Player, View
 
 _FRAMES_PER_S = 12
 _MOST_ELAPSED_S = 0.25      # of real time between two frames: a terminal that was stopped does not make up for it
 _STEPS_AT_ONCE = 100
 _BUSY_S = 0.05              # of a frame, for advancing
+_KEPT_UP = 0.9              # of the speed that was asked for; below it the speed that is reached is shown
 _SLOWEST, _FASTEST = 1 / 64, 1024.0
-_KEYS = "space pause   → step   + - speed   q quit"
+_KEYS = "space pause   → step   + - speed   n next preemption   e end   ? help   q quit"
+_HELP = f"""space   pause, and go on
+→       one step of the case whose step ends first
++ -     twice, half the speed
+n       on to the next preemption, of whichever case
+e       on to the end
+q       quit; Escape and Ctrl-C too
+
+Memory, from the lowest address, row by row; a colour is a request:
+{STORED} holds tokens   {EMPTY} is taken and still empty
+{FREE} is free        {STRANDED} is free, but no hole is large enough for the next request
+
+The bar below is the ledger: shares of all memory, named under it.
+All cases stand at the time that the first line says.
+
+Any key leads back."""
 
 
 class Panel(Widget):
@@ -39,6 +59,19 @@ class Panel(Widget):
         return draw(self.shown, self.size.width, self.size.height, colour=self._colour)
 
 
+class Help(ModalScreen[None]):
+    """The keys, and what each sign means."""
+
+    CSS = "Help { align: center middle; } Help Static { width: 76; max-width: 100%; height: auto; border: solid; }"
+
+    def compose(self) -> ComposeResult:
+        yield Static(_HELP, markup=False)
+
+    def on_key(self, event: events.Key) -> None:
+        event.stop()
+        self.dismiss()
+
+
 class WatchApp(App[None]):
     """Plays the cases at ``speed`` simulated seconds a second."""
 
@@ -50,6 +83,9 @@ class WatchApp(App[None]):
         Binding("right", "step", "step"),
         Binding("plus,equals_sign", "faster", "faster"),
         Binding("minus,underscore", "slower", "slower"),
+        Binding("n", "next_preemption", "next preemption"),
+        Binding("e", "end", "end"),
+        Binding("question_mark,h", "help", "help"),
         Binding("q,escape", "quit", "quit"),
         Binding("ctrl+c", "interrupt", "quit", priority=True),
     ]
@@ -59,6 +95,8 @@ class WatchApp(App[None]):
         self.players, self.speed, self.paused, self._colour = players, speed, paused, colour
         self.clock_s = 0.0
         self._last_frame_s = 0.0
+        self._reached: float | None = None  # simulated seconds a second, lately
+        self._leaps_until: Callable[[], bool] | None = None
 
     def compose(self) -> ComposeResult:
         yield Static(id="clock")
@@ -75,30 +113,53 @@ class WatchApp(App[None]):
 
     def _frame(self) -> None:
         now_s = time.monotonic()
-        elapsed_s, self._last_frame_s = min(now_s - self._last_frame_s, _MOST_ELAPSED_S), now_s
-        if not self.paused and not self._is_over():
-            self._advance_to(self.clock_s + self.speed * elapsed_s)
+        elapsed_s, self._last_frame_s = now_s - self._last_frame_s, now_s
+        if self._leaps_until is not None:
+            self._leap(self._leaps_until)
+        elif not self.paused and not self._is_over():
+            before_s = self.clock_s
+            self._advance_to(before_s + self.speed * min(elapsed_s, _MOST_ELAPSED_S))
+            self._measure((self.clock_s - before_s) / elapsed_s)
             self._look()
 
-    def _advance_to(self, time_s: float) -> None:
-        """All players to the same time; where they cannot keep up, to the time that the slowest reaches."""
+    def _measure(self, speed: float) -> None:
+        self._reached = speed if self._reached is None else 0.9 * self._reached + 0.1 * speed
+
+    def _leap(self, arrived: Callable[[], bool]) -> None:
+        """As fast as it goes, a frame's worth."""
+        self._advance_to(math.inf, arrived)
+        if arrived() or self._is_over():
+            self._leaps_until, self.paused = None, True
+        self._look()
+
+    def _advance_to(self, time_s: float, arrived: Callable[[], bool] = lambda: False) -> None:
+        """All players from change to change, so that all stand at one time; as far as a frame has time for."""
         until_s = time.monotonic() + _BUSY_S
-        left = [player for player in self.players if not player.advance_to(time_s, _STEPS_AT_ONCE)]
-        while left and time.monotonic() < until_s:
-            left = [player for player in left if not player.advance_to(time_s, _STEPS_AT_ONCE)]
-        self.clock_s = min([time_s, *(player.reached_s() for player in left)])
+        while coming := [player.next_s() for player in self.players if not player.over]:
+            self.clock_s = min(time_s, *coming)
+            for player in self.players:
+                player.advance_to(self.clock_s, _STEPS_AT_ONCE)
+            if self.clock_s == time_s or arrived() or time.monotonic() >= until_s:
+                return
 
     def _is_over(self) -> bool:
         return all(player.over for player in self.players)
 
     def _look(self) -> None:
+        if isinstance(self.screen, Help):
+            return
         for panel in self.query(Panel):
             panel.look()
-        state = "over" if self._is_over() else "paused" if self.paused else "playing"
-        self.query_one("#clock", Static).update(f"{self.clock_s:,.3f} s  {state}  {_times(self.speed)}")
+        state = ("over" if self._is_over() else "on the way" if self._leaps_until else "paused" if self.paused else
+                 "playing")
+        reached = ""
+        if state == "playing" and self._reached is not None and self._reached < _KEPT_UP * self.speed:
+            reached = f" asked, {self._reached:,.3g} reached"
+        self.query_one("#clock", Static).update(f"{self.clock_s:,.3f} s  {state}  {_times(self.speed)}{reached}")
 
     def action_pause(self) -> None:
-        self.paused = not self.paused
+        self.paused = self._leaps_until is not None or not self.paused
+        self._leaps_until = self._reached = None
         self._look()
 
     def action_step(self) -> None:
@@ -109,12 +170,23 @@ class WatchApp(App[None]):
             self._advance_to(min(coming))
         self._look()
 
+    def action_next_preemption(self) -> None:
+        before = [player.preemptions() for player in self.players]
+        self._leaps_until = lambda: [player.preemptions() for player in self.players] != before
+
+    def action_end(self) -> None:
+        self._leaps_until = self._is_over
+
+    def action_help(self) -> None:
+        self.paused = True
+        self.push_screen(Help())
+
     def action_faster(self) -> None:
-        self.speed = min(_FASTEST, self.speed * 2)
+        self.speed, self._reached = min(_FASTEST, self.speed * 2), None
         self._look()
 
     def action_slower(self) -> None:
-        self.speed = max(_SLOWEST, self.speed / 2)
+        self.speed, self._reached = max(_SLOWEST, self.speed / 2), None
         self._look()
 
     def action_interrupt(self) -> None:

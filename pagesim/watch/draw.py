@@ -20,7 +20,7 @@ LEDGER = {
     "token_states": ("used", "█", "#009E73"),
     "reserved": ("reserved", "▓", "#56B4E9"),
     "overreserved": ("overreserved", "▒", "#E69F00"),
-    "rounding": ("rounding", "░", "#CC79A7"),
+    "rounding": ("rounding", "~", "#CC79A7"),
     "cached": ("cached", "o", "#0072B2"),
     "stranded": ("stranded", "×", "#D55E00"),
     "idle": ("free", "·", "#999999"),

@@ -77,6 +77,9 @@ class Player:
     def reached_s(self) -> float:
         return self._clock_s
 
+    def preemptions(self) -> int:
+        return self._run.result().counters.preemptions
+
     def _is_idle(self) -> bool:
         return self._run.step_start_s() > self._clock_s
 

@@ -21,16 +21,18 @@ def runs(pagesim, tmp_path):
 
 def test_figures_that_differ_are_shown_with_their_relative_difference(pagesim, runs):
     ended = pagesim("compare", *runs)
-    assert ended.code == 0 and "capacity.block_size" in ended.out and "+100.00 %" in ended.out
-    assert "peak.running" not in ended.out and "figures are equal" in ended.out
-    assert "peak.running" in pagesim("compare", *runs, "--all").out
+    assert ended.code == 0 and "capacity block_size" in ended.out and "+100.00 %" in ended.out
+    assert "changed: allocator.block_size 16 → 32" in ended.out
+    assert "peak running" not in ended.out and "figures are equal" in ended.out
+    assert "peak running" in pagesim("compare", *runs, "--all").out
 
 
 def test_json_has_every_figure_of_both(pagesim, runs):
     (pair,) = json.loads(pagesim("compare", *runs, "--json").out)["cases"]
     assert (pair["a"], pair["b"]) == ("paged 16", "paged 32")
     figures = {row["figure"]: row for row in pair["figures"]}
-    assert figures["capacity.blocks"] == {"figure": "capacity.blocks", "a": 10, "b": 5, "relative": -0.5}
+    assert figures["capacity.blocks"] == {"figure": "capacity.blocks", "a": 10, "b": 5, "relative": -0.5,
+                                          "better": None}
 
 
 def test_a_run_equals_itself(pagesim, runs):
@@ -57,9 +59,26 @@ def test_a_measured_timeline_is_laid_beside_a_run_in_either_order(pagesim, tmp_p
     assert "block use" in table and "mean absolute difference" in table
 
 
-def test_a_case_is_chosen_for_a_measured_timeline_only(pagesim, runs):
-    ended = pagesim("compare", *runs[:2], "--case", "paged 16")
-    assert ended.code == 2 and "two runs are compared case by case" in ended.err
+def test_a_renamed_case_is_found_by_what_it_is_and_its_change_is_judged(pagesim, tmp_path):
+    config = write_experiment(tmp_path, rows=tuple((0.01 * k, 40, 20) for k in range(30)))
+    for name, changes in (("a", ()), ("b", ("--set", "allocators.1.block_size=8", "--set", "durations.step_s=0.1"))):
+        pagesim("simulate", config, "-q", "-o", tmp_path / name, *changes)
+    out = " ".join(pagesim("compare", tmp_path / "a", tmp_path / "b").out.split())
+    assert "A: paged 16; B: paged 8 changed: durations.step_s 0.05 → 0.1, allocator.block_size 16 → 8" in out
+    assert "requests/s" in out and "%, worse)" in out
+    document = json.loads(pagesim("compare", tmp_path / "a", tmp_path / "b", "--json").out)
+    assert document["schema_version"] == 1 and len(document["cases"]) == 2
+    one = json.loads(pagesim("compare", tmp_path / "a", tmp_path / "a", "--case", "paged 16", "--case",
+                             "contiguous max_model_len first_fit", "--json").out)
+    assert [(pair["a"], pair["b"]) for pair in one["cases"]] == [("paged 16", "contiguous max_model_len first_fit")]
+    assert "has no case 'x'; it has" in pagesim("compare", tmp_path / "a", tmp_path / "b", "--case", "x").err
+
+
+def test_what_has_no_partner_is_named(pagesim, tmp_path, runs):
+    both = tmp_path / "both"
+    pagesim("simulate", write_experiment(tmp_path / "x"), "-q", "-o", both)
+    out = " ".join(pagesim("compare", both, runs[0]).out.split())
+    assert f"only in {both}, compared with nothing: contiguous max_model_len first_fit" in out
 
 
 def test_a_damaged_timeline_is_named(pagesim, tmp_path, runs):

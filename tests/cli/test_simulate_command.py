@@ -4,12 +4,17 @@ import csv
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 import yaml
 from tiny import write_experiment
+
+import pagesim as pagesim_package
 
 PAGED = "[{kind: paged, block_size: 16}]"
 CASE_KEYS = {"name", "allocator", "requests", "time", "ledger", "sosp23", "utilization", "internal_fragmentation",
@@ -206,3 +211,88 @@ def test_an_output_that_lacks_a_sign_gets_a_question_mark(tmp_path):
                            env=os.environ | {"PYTHONIOENCODING": "ascii", "NUMBA_DISABLE_JIT": "0"},
                            capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "") and "extfrag_index" in ended.stdout and "?" in ended.stdout
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals between processes")
+@pytest.mark.parametrize("moment", [0.0, 0.3, 1.0])
+def test_a_request_to_end_stops_workers_without_a_word_of_theirs_and_leaves_no_half_of_a_file(tmp_path, moment):
+    rows = [(0.01 * k, 20 + k % 40, 5) for k in range(200_000)]
+    config = write_experiment(tmp_path, rows=rows, keys="sweep: {allocators.1.block_size: [1, 2, 4, 8, 16]}")
+    program = subprocess.Popen(
+        [sys.executable, "-c", "from pagesim.cli.main import main; main()", "simulate", config, "-o", tmp_path / "run",
+         "--jobs", "2"], env=os.environ | {"NUMBA_DISABLE_JIT": "0"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True)
+    while not (tmp_path / "run").exists() and program.poll() is None:
+        time.sleep(0.05)
+    time.sleep(moment)
+    program.terminate()
+    _, err = program.communicate()
+    assert program.returncode == 130 and "interrupted" in err and "Traceback" not in err
+    assert not list((tmp_path / "run").rglob("*.part"))
+
+
+@pytest.mark.parametrize("keeps_pyproject", [True, False])
+def test_a_copy_of_the_sources_works_and_says_that_it_is_one(tmp_path, keeps_pyproject):
+    root = Path(pagesim_package.__file__).parents[1]
+    if not (root / "pyproject.toml").is_file():
+        pytest.skip("pagesim runs from an installation here, whose pyproject.toml is elsewhere")
+    shutil.copytree(root / "pagesim", tmp_path / "pagesim", ignore=shutil.ignore_patterns("__pycache__"))
+    if keeps_pyproject:
+        shutil.copy(root / "pyproject.toml", tmp_path)
+    hidden = ("import importlib.metadata as m\n"
+              "def gone(name): raise m.PackageNotFoundError(name)\n"
+              "m.version = gone\n"
+              "import pagesim; print(pagesim.__version__, pagesim.__file__)")
+    ended = subprocess.run([sys.executable, "-c", hidden], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path)},
+                           capture_output=True, text=True, check=True)
+    assert str(tmp_path) in ended.stdout
+    assert ("+source" in ended.stdout) == keeps_pyproject and ("unknown (not installed)" in ended.stdout) != keeps_pyproject
+
+
+def test_another_experiments_run_is_replaced_only_by_force(pagesim, tmp_path):
+    run = tmp_path / "run"
+    first, second = write_experiment(tmp_path / "x"), write_experiment(tmp_path / "y", allocators=PAGED)
+    swept = write_experiment(tmp_path / "z", keys="sweep: {allocators.1.block_size: [1, 2]}")
+    assert pagesim("simulate", first, "-q", "-o", run).code == 0
+    (run / "notes.txt").write_text("mine")
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert pagesim("simulate", first, "-q", "-o", run).code == 0  # itself again
+    for other in (second, swept):
+        ended = pagesim("simulate", other, "-q", "-o", run)
+        assert ended.code == 2 and "holds another experiment's run; give another folder with -o, --force" in ended.err
+        assert {path for path in run.rglob("*") if path.is_file()} == set(before)
+    assert pagesim("simulate", second, "-q", "-o", run, "--force").code == 0
+    assert not (run / "cases" / "paged+16").exists() and (run / "notes.txt").read_text() == "mine"
+    assert pagesim("simulate", swept, "-q", "-o", run, "--resume").code == 0
+
+
+def test_files_are_replaced_only_by_force(pagesim, tmp_path):
+    config, there = write_experiment(tmp_path), tmp_path / "there.json"
+    pagesim("simulate", config, "-q", "-o", tmp_path / "run")
+    commands = [("report", tmp_path / "run", "-o", there), ("trace", "convert", tmp_path / "trace.csv", tmp_path / "there.csv"),
+                ("trace", "generate", tmp_path / "there.csv", "-n", 3, "--prompt", "constant:tokens=9", "--output",
+                 "constant:tokens=9", "--rate", 1), ("simulate", config, "-q", "--export-trace", there)]
+    for command in commands:
+        for path in (there, tmp_path / "there.csv"):
+            path.write_text("mine")
+        ended = pagesim(*command)
+        assert ended.code == 2 and "exists already and is left as it is" in ended.err
+        assert there.read_text() == (tmp_path / "there.csv").read_text() == "mine"
+        assert pagesim(*command, "--force").code == 0
+
+
+def test_quiet_keeps_the_reason_of_an_exit_1(pagesim, tmp_path):
+    ended = pagesim("simulate", write_experiment(tmp_path, max_model_len=4), "-q")
+    assert ended.code == 1 and "all 5 requests were rejected" in ended.err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell with pipes")
+@pytest.mark.parametrize("arguments", [("config", "schema"), ("simulate", "config.yaml", "--json")])
+def test_a_reader_who_leaves_early_is_no_failure(tmp_path, arguments):
+    write_experiment(tmp_path)
+    program = subprocess.Popen([sys.executable, "-c", "from pagesim.cli.main import main; main()", *arguments],
+                               cwd=tmp_path, env=os.environ | {"NUMBA_DISABLE_JIT": "0"}, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    program.stdout.close()
+    err = program.stderr.read()
+    assert (program.wait(), err) == (0, "")

@@ -110,7 +110,7 @@ def test_convert_draws_arrivals_for_lengths_only(tmp_path):
 
 def test_convert_never_overwrites_its_input(tmp_path):
     path = write(tmp_path, PLAIN)
-    assert isinstance(run("convert", path, path).exception, TraceError) and path.read_text() == PLAIN
+    assert isinstance(run("convert", path, path, "--force").exception, TraceError) and path.read_text() == PLAIN
 
 
 def test_generate_offers_everything_that_can_be_drawn(tmp_path):

@@ -41,6 +41,18 @@ def test_off_a_terminal_it_says_that_it_needs_one(tmp_path, pagesim):
     assert ended.code == 2 and "plays on a terminal" in ended.err
 
 
+@pytest.mark.parametrize("term", [None, "", "dumb"])
+def test_a_terminal_that_cannot_move_its_cursor_is_refused(tmp_path, pagesim, monkeypatch, term):
+    pytest.importorskip("textual", reason="textual is not installed: pip install 'pagesim[watch]'")
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.delenv("TERM", raising=False)
+    if term is not None:
+        monkeypatch.setenv("TERM", term)
+    ended = pagesim("watch", write_experiment(tmp_path))
+    assert ended.code == 2 and f"TERM={term or ''} says that this one cannot; set TERM" in ended.err
+
+
 def test_without_textual_it_names_the_extra(tmp_path, pagesim, monkeypatch):
     for name in [name for name in sys.modules if name == "pagesim.watch.app" or name.split(".")[0] == "textual"]:
         monkeypatch.delitem(sys.modules, name)

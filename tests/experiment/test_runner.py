@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 from tiny import write_experiment
@@ -74,6 +76,30 @@ def test_resume_takes_finished_cases_and_runs_the_rest(tmp_path, monkeypatch):
     assert sum(case["preemptions"] == 12345 for case in resumed["cases"]) == 1
     assert [case["name"] for case in resumed["cases"]] == [case["name"] for case in whole["cases"]]
     assert run_experiment(experiment, folder=run).metrics == whole  # without resume everything runs
+
+
+@pytest.mark.parametrize("name", ["requests.csv", "timeline.csv", "events.json", "config.yaml"])
+@pytest.mark.parametrize("harm", [lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:-5])])
+def test_resume_runs_a_case_again_of_which_a_file_is_missing_or_cut(tmp_path, name, harm):
+    experiment, run = load(write_experiment(tmp_path, keys=SWEEP)), tmp_path / "run"
+    run_experiment(experiment, folder=run)
+    path = next((run / "cases").glob(f"paged*16/{name}"))
+    before = path.read_bytes()
+    harm(path)
+    run_experiment(experiment, folder=run, resume=True)
+    assert path.read_bytes() == before
+
+
+def test_halves_of_files_are_swept_away_unless_somebody_still_writes_them(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    left, written = (run / f"requests.csv.{process}.part" for process in (dead.pid, os.getppid()))
+    for path in (left, written):
+        path.write_text("half")
+    run_experiment(load(write_experiment(tmp_path, allocators="[{kind: paged}]")), folder=run, resume=True)
+    assert not left.exists() and written.exists()
 
 
 def test_resume_does_not_take_another_experiments_result(tmp_path):

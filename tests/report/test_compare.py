@@ -6,16 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagesim.errors import InputError
+from pagesim.report.better import is_better
 from pagesim.report.compare import (
     Gauges,
     at_moments,
     beside_measured,
     compare_cases,
-    pair_cases,
+    most_moved,
     read_measured,
     read_timeline,
     relative,
 )
+from pagesim.report.pairing import Side, changed, pair_cases
 
 HEADER = "first_step,start_s,duration_s,mean_running,mean_waiting,block_use_share\n"
 
@@ -40,14 +42,38 @@ def test_every_number_is_compared_and_no_text():
     ]
 
 
-def test_cases_pair_by_name_and_single_cases_always():
-    def run(*names):
-        return {"cases": [{"name": name} for name in names]}
+def side(name, kind="paged", **settings):
+    return Side({"name": name, "allocator": {"kind": kind}}, settings)
 
-    assert [a["name"] for a, _ in pair_cases(run("p", "q"), run("q", "r"))] == ["q"]
-    assert len(pair_cases(run("p"), run("r"))) == 1
-    with pytest.raises(InputError, match="no case in common: A has p, q; B has r"):
-        pair_cases(run("p", "q"), run("r"))
+
+def test_cases_pair_by_name_then_by_the_fewest_changes_and_what_is_left_is_named():
+    a = [side("p", size=16, seqs=1), side("q", size=32, seqs=1), side("c", kind="contiguous", seqs=1)]
+    b = [side("r", size=32, seqs=2), side("p", size=16, seqs=1), side("s", size=64, seqs=2)]
+    pairing = pair_cases(a, b)
+    assert [(mine.name, other.name) for mine, other in pairing.pairs] == [("p", "p"), ("q", "r")]
+    assert (pairing.only_in_a, pairing.only_in_b) == (("c",), ("s",))
+    assert changed(a[1], b[0]) == [{"key": "seqs", "a": 1, "b": 2}]
+
+
+def test_two_runs_of_one_case_are_a_pair_and_two_of_other_kinds_are_none():
+    assert pair_cases([side("p")], [side("c", kind="contiguous")]).pairs
+    with pytest.raises(InputError, match="no case in common: A has p, q; B has c"):
+        pair_cases([side("p"), side("q")], [side("c", kind="contiguous")])
+
+
+@pytest.mark.parametrize("figure, a, b, expected", [
+    ("latency.ttft.p99_s", 1.0, 2.0, False), ("throughput.requests_per_s", 1.0, 2.0, True), ("peak.running", 1, 2, None),
+    ("external_fragmentation.extfrag_index", 1, 2, None), ("preemptions", 5, 0, True), ("preemptions", 5, 5, None),
+    ("latency.ttft.p99_s", None, 2.0, None)])
+def test_better_is_said_where_it_has_a_meaning(figure, a, b, expected):
+    assert is_better(figure, a, b) is expected
+
+
+def test_what_moved_most_comes_first_and_what_did_not_move_is_left_out():
+    rows = [{"figure": name, "a": a, "b": b, "relative": relative(a, b)}
+            for name, a, b in (("small", 10, 11), ("same", 3, 3), ("gone", 3, None), ("large", 10, 1),
+                               ("from 0", 0, 4))]
+    assert [row["figure"] for row in most_moved(rows)] == ["from 0", "large", "small", "gone"]
 
 
 def test_a_measured_timeline_is_read_by_its_usual_names_in_its_units(tmp_path):

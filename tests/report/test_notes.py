@@ -72,6 +72,20 @@ def test_where_all_are_rejected_the_smallest_and_the_largest_length_are_named(tm
     assert "max_model_len is 16" in warning
 
 
+@pytest.mark.parametrize("rows, options, overrides, said", [
+    (((0, 20, 5, 1),), {"max_model_len": 16}, (),
+     "its only request was rejected; prompt + output is 25 tokens, max_model_len is 16"),
+    (((0, 20, 5, 8),) * 2, {}, (), "all 2 requests were rejected; prompt + output is 25 tokens, and the 16 samples of 2 "
+                                   "requests count each, the KV cache holds 160"),
+    (((0, 20, 5, 3),), {}, ("scheduling.max_num_seqs=2",), "a request's samples must be at most scheduling.max_num_seqs"),
+])
+def test_a_rejection_is_explained_by_its_reason(tmp_path, rows, options, overrides, said):
+    config = write_experiment(tmp_path, rows=rows, columns="arrival_s,prompt_tokens,output_tokens,num_samples",
+                              allocators=PAGED, **options)
+    warning = result_warnings(simulate(config, overrides).metrics)[0]
+    assert said in warning and ("max_model_len" in said) == ("max_model_len" in warning)
+
+
 def test_a_run_ended_by_until_s_says_so(tmp_path):
     config = write_experiment(tmp_path, rows=((0, 20, 40),), allocators=PAGED)
     (warning,) = result_warnings(simulate(config, ("trace.until_s=0.1",)).metrics)

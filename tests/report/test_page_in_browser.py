@@ -28,7 +28,7 @@ DRIVER = """
     target.dispatchEvent(new KeyboardEvent("keydown", { key: name, shiftKey, bubbles: true, cancelable: true }));
   const soon = () => new Promise(done => setTimeout(done, 50));
   const read = figure => figure.querySelector("output").textContent;
-  const seen = { cells: {}, load: [], map: [], marks: [], pointer: [] };
+  const seen = { cells: {}, load: [], map: [], marks: [], pointer: [], taps: [], scales: [] };
   for (const row of document.querySelectorAll(".glance tbody tr"))
     seen.cells[row.querySelector("th").textContent] =
       Object.fromEntries([...row.querySelectorAll("td")].map(({ dataset }) => [dataset.key, JSON.parse(dataset.value)]));
@@ -47,11 +47,21 @@ DRIVER = """
     await soon();
     seen[kind === "time" ? "load" : kind].push({ label, first, second, last: read(figure) });
     const frame = svg.getBoundingClientRect();
+    seen.scales.push(frame.width / svg.viewBox.baseVal.width);
+    svg.dispatchEvent(new PointerEvent("pointerdown",
+      { clientX: frame.left + frame.width / 4, clientY: frame.top + frame.height / 3, bubbles: true }));
+    await soon();
+    if (kind === "time") seen.taps.push(read(figure));
     svg.dispatchEvent(new PointerEvent("pointermove",
       { clientX: frame.left + frame.width / 2, clientY: frame.top + frame.height / 3, bubbles: true }));
     await soon();
     if (kind !== "marks") seen.pointer.push(read(figure));
   }
+  seen.links = [...document.querySelectorAll("nav a")].map(link => document.querySelector(link.hash).firstChild.textContent);
+  const shades = selector => [...document.querySelectorAll(selector)].map(each => getComputedStyle(each));
+  seen.free = [...shades("rect.idle").map(({ fill }) => fill),
+               ...shades(".legend i.idle").map(({ backgroundColor }) => backgroundColor)];
+  seen.number = document.querySelector(".numbers td").getBoundingClientRect().right <= window.innerWidth;
   seen.wide = document.documentElement.scrollWidth > document.documentElement.clientWidth;
   const out = document.createElement("pre");
   out.id = "seen";
@@ -62,11 +72,11 @@ DRIVER = """
 """
 
 
-def opened(page: str, folder: Path) -> tuple[dict, list[str]]:
+def opened(page: str, folder: Path, *flags: str) -> tuple[dict, list[str]]:
     """What the driver saw in the page, and what the browser's console said."""
     path = folder / "driven.html"
     path.write_text(page.replace("</body>", DRIVER + "</body>"), encoding="utf-8")
-    done = subprocess.run([CHROMIUM, *FLAGS, f"--user-data-dir={folder / 'profile'}", path.as_uri()],
+    done = subprocess.run([CHROMIUM, *FLAGS, *flags, f"--user-data-dir={folder / 'profile'}", path.as_uri()],
                           capture_output=True, check=False, text=True, timeout=120)
     found = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, re.DOTALL)
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
@@ -149,3 +159,32 @@ def test_the_pointer_reads_what_lies_below_it(seen):
 
 def test_the_page_is_no_wider_than_the_window(seen):
     assert not seen[0]["wide"]
+
+
+@pytest.fixture(scope="module")
+def on_a_phone(page, tmp_path_factory):
+    return opened(page, tmp_path_factory.mktemp("phone"), "--window-size=390,844", "--force-dark-mode")[0]
+
+
+def test_a_tap_reads_what_lies_below_the_finger(seen):
+    for tap, keys in zip(seen[0]["taps"], seen[0]["load"], strict=True):
+        assert tap and tap not in (keys["first"], keys["second"], keys["last"])
+
+
+def test_on_a_phone_letters_stay_legible_numbers_are_in_sight_and_nothing_sticks_out(on_a_phone):
+    assert min(on_a_phone["scales"]) > 0.7 and on_a_phone["number"] and not on_a_phone["wide"]
+
+
+def test_what_is_free_has_one_colour_in_bars_and_legend(on_a_phone, seen):
+    for shown in (on_a_phone, seen[0]):
+        assert len(shown["free"]) > 2 and len(set(shown["free"])) == 1
+
+
+def test_the_list_of_contents_leads_to_every_section(seen, page):
+    assert seen[0]["links"] == [unescape(title) for title in re.findall(r"<h2>(.*?)</h2>", page)]
+
+
+def test_the_ledgers_of_all_cases_share_one_time_axis(page):
+    figures = re.findall(r'data-kind="time">.*?</figure>', page, re.DOTALL)
+    ticks = [re.findall(r'text-anchor="middle">([^<]*)<', each) for each in figures]
+    assert len(figures) == 4 and all(each == ticks[0] for each in ticks)

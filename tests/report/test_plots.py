@@ -103,3 +103,29 @@ def test_where_nothing_was_swept_or_nothing_ran_there_is_nothing_to_draw(cases, 
 def test_an_ending_that_is_not_written_is_an_error(cases, tmp_path):
     with pytest.raises(InputError, match=re.escape("a picture ends in .png, .svg, .pdf, not in '.gif'")):
         plots.save(plots.latency(cases), tmp_path / "x.gif")
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    keys = 'sweep: {"allocators.3.block_size": [1, 2, 4, 8, 16, 32, 64]}'
+    return list(load_runs([make_run(tmp_path_factory.mktemp("many"), keys=keys)])[0].cases)
+
+
+@pytest.mark.parametrize("kind", ["running", "histograms"])
+def test_of_many_cases_each_has_a_line_of_its_own_and_the_legend_is_whole(many, kind):
+    figure = plots.PLOTS[kind](many)
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [case.name for case in many] and len(many) == 10
+    looks = {(line.get_color(), line.get_linestyle()) for line in legend.get_lines()}
+    assert len(looks) == len(many)
+    assert figure.bbox.contains(*legend.get_window_extent().min) and figure.bbox.contains(*legend.get_window_extent().max)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in plots.PLOTS if kind != "sweep"])
+def test_every_axis_has_two_ticks_at_least(cases, kind):
+    figure = plots.PLOTS[kind](cases)
+    figure.canvas.draw()
+    for panel in figure.axes:
+        low, high = panel.get_xlim()
+        assert sum(low <= tick <= high for tick in panel.get_xticks()) >= 2, panel.get_title()

@@ -8,11 +8,12 @@ from games import player
 
 from pagesim.allocators import Contiguous, Paged
 from pagesim.watch.app import Panel, WatchApp
+from pagesim.watch.draw import EMPTY, FREE, STORED, STRANDED
 
 
-def play(script, *, paused=True, speed=1.0):
+def play(script, *, paused=True, speed=1.0, players=None):
     """Run the script against an app of a contiguous and a paged case on 80 × 24; returns the app after it has ended."""
-    app = WatchApp([player(Contiguous("exact")), player(Paged(16))], speed, colour=True, paused=paused)
+    app = WatchApp(players or [player(Contiguous("exact")), player(Paged(16))], speed, colour=True, paused=paused)
 
     async def run() -> None:
         async with app.run_test(size=(80, 24)) as pilot:
@@ -104,6 +105,58 @@ def test_where_a_case_cannot_keep_up_the_clock_stands_where_it_is(monkeypatch):
         for step in (1.0, 2.0):
             app._advance_to(8.0)
             assert app.clock_s == step, "the step that begins then is under way, and there was no time for more"
+
+    play(script)
+
+
+def test_all_cases_stand_at_the_time_that_is_shown_however_little_time_there_is(monkeypatch):
+    monkeypatch.setattr("pagesim.watch.app._BUSY_S", 0.0)
+
+    async def script(app, pilot):
+        for _ in range(30):
+            app._advance_to(app.clock_s + 7.3)
+            assert {player.reached_s() for player in app.players} == {app.clock_s}
+
+    play(script)
+
+
+def test_the_speed_that_is_reached_is_shown_where_it_is_not_the_one_asked_for(monkeypatch):
+    monkeypatch.setattr("pagesim.watch.app._BUSY_S", 0.0)
+
+    async def script(app, pilot):
+        while "asked" not in clock_line(app) and not app._is_over():
+            await pilot.pause(0.05)
+        assert "1024 simulated seconds a second asked, " in clock_line(app) and "reached" in clock_line(app)
+
+    play(script, paused=False, speed=1024.0)
+
+
+def test_n_leads_to_the_next_preemption_and_e_to_the_end():
+    growing = ((0, 16, 40), (0, 16, 40), (30, 20, 3))
+
+    async def script(app, pilot):
+        await pilot.press("n")
+        while app._leaps_until is not None:
+            await pilot.pause(0.05)
+        first = sum(player.preemptions() for player in app.players)
+        assert first >= 1 and app.paused and not app._is_over()
+        await pilot.press("e")
+        while app._leaps_until is not None:
+            await pilot.pause(0.05)
+        assert app._is_over()
+
+    play(script, players=[player(Contiguous("grow"), growing), player(Paged(16), growing)])
+
+
+def test_the_help_names_every_key_and_sign_and_any_key_leads_back():
+    async def script(app, pilot):
+        await pilot.press("question_mark")
+        await pilot.pause()
+        shown = str(app.screen.query_one("Static").render())
+        assert all(sign in shown for sign in (STORED, EMPTY, FREE, STRANDED, "space", "→", "n ", "e "))
+        await pilot.press("x")
+        await pilot.pause()
+        assert len(app.query(Panel)) == 2
 
     play(script)
 

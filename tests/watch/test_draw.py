@@ -13,7 +13,8 @@ def lines(view, width=38, height=22, colour=True):
 
 def test_every_part_of_the_ledger_has_a_name_and_a_character_of_its_own():
     assert tuple(LEDGER) == PARTS
-    assert len({character for _, character, _ in LEDGER.values()}) == len(PARTS)
+    characters = {character for _, character, _ in LEDGER.values()}
+    assert len(characters) == len(PARTS) and EMPTY not in characters
     assert len(set(OWNER_COLOURS)) == len(OWNER_COLOURS)
 
 

@@ -11,7 +11,9 @@ for (const figure of document.querySelectorAll("figure")) {
   };
   const say = async where => { if (where !== null) output.textContent = await show(where); };
   let now = null;
-  svg.addEventListener("pointermove", event => { const where = at(...place(event)); if (where !== null) say(now = where); });
+  const point = event => { const where = at(...place(event)); if (where !== null) say(now = where); };
+  svg.addEventListener("pointermove", point);
+  svg.addEventListener("pointerdown", point);  // a tap: before the focus, which would show the first value
   svg.addEventListener("focus", () => say(now = now ?? move(null, 0, 0, false)));
   svg.addEventListener("keydown", event => {
     const [x, y] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1],

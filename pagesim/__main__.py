@@ -1,0 +1,5 @@
+"""``python -m pagesim``."""
+
+from pagesim.cli.main import main
+
+main()
