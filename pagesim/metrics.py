@@ -9,7 +9,7 @@ import numpy as np
 
 from pagesim.allocators import Spec, name_of
 from pagesim.core.histogram import bin_edges
-from pagesim.core.ledger import HELD, PARTS, grouped
+from pagesim.core.ledger import HELD, PARTS, grouped, is_whole
 from pagesim.engine.result import (
     STATUSES, WAIT_CAUSES, WINDOWS, Column, Histograms, Requests, Result, Status, Window)
 from pagesim.errors import PagesimError
@@ -94,10 +94,17 @@ def ledger(window: np.ndarray, capacity_slots: int) -> dict[str, float] | None:
 
     Args:
         window: one row of ``Result.integrals``, shape (len(Column),).
+
+    Raises:
+        PagesimError: they do not.
     """
     if window[Column.TIME] <= 0:
         return None
-    return {part: float(window[Column[part.upper()]] / (window[Column.TIME] * capacity_slots)) for part in PARTS}
+    parts, whole = window[Column.TOKEN_STATES:Column.RUNNING], window[Column.TIME] * capacity_slots
+    if not is_whole(parts, whole):
+        raise PagesimError(f"slots were lost: the parts of the ledger sum to {sum(parts):,.0f} slot-seconds of "
+                           f"{whole:,.0f}; this is a bug in pagesim, please report it with the config")
+    return {name: float(part / whole) for name, part in zip(PARTS, parts)}
 
 
 def sosp23(shares: dict[str, float] | None) -> dict[str, float] | None:

@@ -1,10 +1,11 @@
 """Where every slot of KV memory is: the parts of the capacity, and the law that they sum to it.
 
-At every step ``token_states + reserved + overreserved + rounding + cached + stranded + idle + remainder = capacity``.
-The first four are what the running sequences hold; they follow from four levels, which change when a sequence stores,
-takes or gives back.
+At every step, and so over any time, every slot is in one part: ``is_whole`` states it.  The first four parts are what
+the running sequences hold; they follow from four levels, which change when a sequence stores, takes or gives back.
 """
 
+import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -87,6 +88,11 @@ def split(parts, levels, doubled, cached, free, is_stranded, remainder):
     parts[5] = free - cached if is_stranded else 0
     parts[6] = 0 if is_stranded else free - cached
     parts[7] = remainder
+
+
+def is_whole(parts: Iterable[float], capacity: float) -> bool:
+    """The law: the parts sum to the capacity, in slots, or over time in slot-seconds but for what float64 loses."""
+    return math.isclose(sum(parts), capacity, rel_tol=1e-6)
 
 
 def grouped(shares: dict[str, float], convention: str) -> dict[str, float]:
