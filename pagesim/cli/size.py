@@ -140,7 +140,7 @@ def _print(answer: "Size") -> None:
 
 
 def _warnings(answer: "Size") -> list[str]:
-    from pagesim.experiment import notes
+    from pagesim.report import notes
 
     return notes.size_warnings(answer.pools or (answer.arena,))
 
