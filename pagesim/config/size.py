@@ -3,6 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pagesim.allocators import contiguous
+from pagesim.allocators.ask import Ask, Demand
+from pagesim.allocators.holes import placed_size
 from pagesim.case import Capacity
 from pagesim.config.check import check, positioned
 from pagesim.config.document import Document
@@ -129,23 +132,24 @@ def _typical(max_model_len: int) -> Request:
 def _reservations(arena: Capacity, pools: list[Capacity], max_model_len: int,
                   request: Request) -> Iterator[Reservation]:
     """One row for each reservation rule; a rule that grows has one at admission and one at its end."""
-    prompt, final = request.prompt_tokens, request.final_tokens
-    limit = max_model_len if request.max_tokens is None else min(max_model_len, prompt + request.max_tokens)
-    asks = {
-        "contiguous max_model_len": max_model_len,
-        "contiguous max_tokens": limit,
-        "contiguous pow2": min(max_model_len, prompt + _power_of_two(request.output_tokens)),
-        "contiguous exact": final,
-        "contiguous grow, at first": prompt,
-        "contiguous grow, at its end": final}
-    for rule, slots in asks.items():
-        yield Reservation(rule, slots, arena.slots // slots, arena.slots // _power_of_two(slots))
+    for reserve in contiguous.RESERVES:
+        for when, tokens in _moments(request) if reserve == "grow" else [("", request.prompt_tokens)]:
+            slots, rounded = (_region_slots(contiguous.Contiguous(reserve, placement), max_model_len, request, tokens)
+                              for placement in ("first_fit", "buddy"))
+            # An arena of C slots, cut into powers of two, has C // n regions of n slots, where n is one of them.
+            yield Reservation(f"contiguous {reserve}{when}", slots, arena.slots // slots, arena.slots // rounded)
     for pool in pools:
-        for when, tokens in (("at first", prompt), ("at its end", final)):
+        for when, tokens in _moments(request):
             blocks = ceil_div(tokens, pool.block_size)
-            yield Reservation(f"paged {pool.block_size}, {when}", blocks * pool.block_size, pool.blocks // blocks, None)
+            yield Reservation(f"paged {pool.block_size}{when}", blocks * pool.block_size, pool.blocks // blocks, None)
 
 
-def _power_of_two(number: int) -> int:
-    """The smallest power of two that is not less; an arena of C slots, cut into powers of two, has C // it of them."""
-    return 1 << (number - 1).bit_length()
+def _moments(request: Request) -> list[tuple[str, int]]:
+    return [(", at first", request.prompt_tokens), (", at its end", request.final_tokens)]
+
+
+def _region_slots(spec: contiguous.Contiguous, max_model_len: int, request: Request, known: int) -> int:
+    """Slots that the allocator takes for the request when it has ``known`` tokens."""
+    memory = contiguous.make(spec, max_model_len, Demand(1, max_model_len, known, known, 1))
+    ask = Ask(0, request.prompt_tokens, request.output_tokens, request.max_tokens or 0, known, 0, 0, 1, known)
+    return placed_size(memory.holes, contiguous.reservation(memory, ask))

@@ -6,7 +6,7 @@
     ├── config.yaml          the case as it was resolved: running it gives these figures again
     ├── case-<key>.json      its figures, and the sha256 of its other files
     ├── requests.csv         one row a request
-    ├── timeline.csv         one row a stretch of steps
+    ├── timeline.csv         one row for some consecutive steps
     ├── events.json          who owned which slots in every step, or in the steps around the peak of a long run
     └── snapshot-<moment>.npz   block tables, where simulate --snapshot asked for them
 
