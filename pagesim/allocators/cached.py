@@ -22,9 +22,9 @@ from pagesim.core.ledger import NOBODY
 from pagesim.core.units import ceil_div
 from pagesim.errors import InputError
 
-# Blocks from ``fresh`` on were never handed out; ``freed`` ones are on the stack; ``used`` have an owner; ``cached`` ones
-# are in the list from ``oldest`` to ``newest``; ``doubled`` counts owners beyond a block's first.  ``hits`` blocks
-# were found last, of which ``free_hits`` have no owner, and ``chain`` is their key.
+# Blocks from ``fresh`` on were never handed out; ``freed`` ones are on the stack; ``used`` ones have an owner;
+# ``cached`` ones are in the list from ``oldest`` to ``newest``; ``doubled`` counts owners beyond a block's first.
+# ``hits`` blocks were found last, of which ``free_hits`` have no owner, and ``chain`` is their key.
 COUNT = np.dtype([(field, np.int64) for field in (
     "fresh", "freed", "used", "cached", "oldest", "newest", "doubled", "hits", "free_hits", "chain", "evicted")],
     align=True)
@@ -131,14 +131,15 @@ def reservation(memory, ask):
 def fits(memory, ask, running):
     todo = ask.known - ask.stored
     end = ask.known if ask.budget >= todo else ask.stored + ask.budget
-    need = _blocks(memory, end) - memory.count.hits
+    need = ask.copies * (_blocks(memory, end) - memory.count.hits)
     if running > 0:
         need += memory.watermark_blocks
     return need <= _free_blocks(memory) - memory.count.free_hits
 
 
 def fits_empty(memory, ask):
-    return _blocks(memory, ask.prompt + ask.output - 1) <= memory.num_blocks
+    return ask.copies * _blocks(memory, ask.known) <= memory.num_blocks and (
+        _blocks(memory, ask.prompt + ask.output - 1) <= memory.num_blocks)
 
 
 # Taking.

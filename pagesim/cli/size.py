@@ -43,6 +43,8 @@ def size(
     """Blocks, tokens and concurrency of a model on a GPU, and what each reservation rule would allow."""
     from pagesim.config.size import size as size_of
 
+    from pagesim.cli.console import warn
+
     if list_known:
         _list(json)
         return
@@ -56,8 +58,7 @@ def size(
         print(jsonlib.dumps(_as_dict(answer), indent=2, allow_nan=False))
     else:
         _print(answer)
-    for line in [*remarks, *_warnings(answer)]:
-        print(f"pagesim: {line}", file=sys.stderr)
+    warn([*remarks, *_warnings(answer)])
 
 
 def _list(json: bool) -> None:

@@ -150,6 +150,6 @@ def _moments(request: Request) -> list[tuple[str, int]]:
 
 def _region_slots(spec: contiguous.Contiguous, max_model_len: int, request: Request, known: int) -> int:
     """Slots that the allocator takes for the request when it has ``known`` tokens."""
-    memory = contiguous.make(spec, max_model_len, Demand(1, max_model_len, known, known, 1))
+    memory = contiguous.make(spec, max_model_len, Demand(1, max_model_len, known, known, 1), None)
     ask = Ask(0, request.prompt_tokens, request.output_tokens, request.max_tokens or 0, known, 0, 0, 1, known)
     return placed_size(memory.holes, contiguous.reservation(memory, ask))

@@ -10,9 +10,9 @@ import numpy as np
 
 from pagesim.allocators import paged
 from pagesim.allocators.paged import (  # noqa: F401 - what is the same
-    Paged, PagedMemory, age_holes, allocated_slots, asked_slots, check, counters, fits, fits_empty, forget, free_slots,
-    has_holes, histograms, hole_stats, ids, moves, num_units, release, reservation, room_tokens, slots_of_a_unit,
-    unit_slots, units)
+    Paged, PagedMemory, age_holes, allocated_slots, asked_slots, cached_slots, check, counters, doubled_slots, fits,
+    fits_empty, forget, free_slots, has_holes, histograms, hole_stats, ids, moves, num_units, release, reservation,
+    room_tokens, shares, slots_of_a_unit, stored_already, unit_slots, units)
 from pagesim.core.jit import HOT
 from pagesim.errors import InputError
 
@@ -41,8 +41,15 @@ for function in (paged.admit, paged.extend, free_slots, units):
     HOT(function)
 
 
-def make(spec, capacity_slots, demand):
-    pool = paged.make(Paged(spec.block_size), capacity_slots, demand)
+EXAMPLE = Shuffled()
+
+
+def serves(spec):
+    return True
+
+
+def make(spec, capacity_slots, demand, trace):
+    pool = paged.make(Paged(spec.block_size), capacity_slots, demand, trace)
     return ShuffledMemory(*pool, spec.seed, np.zeros(1, np.int64))
 
 
