@@ -1,6 +1,6 @@
 """Measured rows as the cells of a table."""
 
-from pagesim.kernels.measurement import Row, over_contiguous
+from pagesim.kernels.harness.measurement import Row, over_contiguous
 
 COLUMNS = ("workload", "kernel", "tables", "block size", "layout", "graph µs", "p20", "p80", "eager µs", "GB/s",
            "% of ceiling", "TFLOP/s", "over contiguous", "mean error", "worst row")

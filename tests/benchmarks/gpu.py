@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pagesim.config import load
 from pagesim.experiment.snapshots import moment, snapshot
-from pagesim.kernels.bench import Bench, make_cases, run_cases
-from pagesim.kernels.measurement import Row, over_contiguous, write_row
-from pagesim.kernels.workloads import Workload, builtin, from_snapshot
+from pagesim.kernels.harness.bench import Bench, make_cases, run_cases
+from pagesim.kernels.harness.measurement import Row, over_contiguous, write_row
+from pagesim.kernels.harness.workloads import Workload, builtin, from_snapshot
 
 ROOT = Path(__file__).parents[2]
 UNIFORM, RAGGED = ("W1", "W2", "W3", "W4", "W5"), ("R1", "R2", "R3", "R4", "R5")

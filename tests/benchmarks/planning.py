@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pagesim.kernels.hopper_launch import make_shape
-from pagesim.kernels.plan import make_plan
-from pagesim.kernels.split import item_tokens, split
-from pagesim.kernels.workloads import ragged
+from pagesim.kernels.general.split import item_tokens, split
+from pagesim.kernels.harness.workloads import ragged
+from pagesim.kernels.hopper.decode_launch import make_shape
+from pagesim.kernels.hopper.plan import make_plan
 
 NUM_SMS = 132
 

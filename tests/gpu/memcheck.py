@@ -10,14 +10,14 @@ import numpy as np
 import torch
 
 HERE = Path(__file__).parent
-sys.path[:0] = map(str, (HERE, HERE.parent, HERE.parent / "kernels", HERE.parents[1]))
+sys.path[:0] = map(str, (HERE, HERE.parent, HERE.parent / "kernels", HERE.parent / "kernels" / "general", HERE.parents[1]))
 
 import test_gpu_prefill
 import test_mla
 from cases import make_case
 from launching import check, plan_with_pool, run
 
-from pagesim.kernels.check import compare
+from pagesim.kernels.harness.check import compare
 
 LENGTHS = [*np.random.default_rng(7).lognormal(6.2, 1, 40).astype(int).tolist(), 0, 1, 17, 9000]
 FP8 = torch.float8_e4m3fn
