@@ -31,8 +31,8 @@ def bench_kernel(
         "Snapshots of block tables (.npz), or configs, each case of which is simulated up to --snapshot. "
         "Without any, the built-in batches W1 to W5."))] = [],
     workload: Annotated[list[str], typer.Option("--workload", metavar="NAME", help=(
-        "A built-in batch: W1 to W5; R1 to R5 are ragged; W1q4; b1x128, b1x4k, b8x512, b4x1k, b4x4k, b16x1k; P1 and P4 "
-        "are prefill; repeatable."
+        "A built-in batch: W1 to W5; R1 to R5 are ragged; W1q4; b1x128, b1x4k, b8x512, b4x1k, b4x4k, b16x1k; S1 to S3 "
+        "share a prefix, T1 a prompt and documents; P1 and P4 are prefill; repeatable."
     ))] = [],
     kernel: Annotated[list[str], typer.Option("--kernel", metavar="NAME", help=(
         "ours (default), general, gather+sdpa, sdpa, sdpa-flash, flex, flashinfer, flashinfer-batch, flash-attention, "

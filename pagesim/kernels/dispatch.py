@@ -1,10 +1,11 @@
 """Paged decode and prefill for users: one rule for each says which kernel runs, and says why.
 
-The Hopper kernels take the common shapes on their GPU, the general ones everything else::
+What the tables have in common is read once (``sharing``).  The Hopper kernels take the common shapes on their GPU, the
+general ones everything else::
 
     cache = Cache(k, v, layout="NHD")            # a layer's blocks; nothing is copied
-    plan = plan_decode(q, cache, lengths)        # once for a batch; lengths on the host
-    plan.update(lengths)                         # each step, also between replays of a captured graph
+    plan = plan_decode(q, cache, lengths, table) # once for a batch; lengths and block table on the host
+    plan.update(lengths, table)                  # each step, also between replays of a captured graph
     paged_decode(q, cache, block_table, lengths_on_gpu, plan, out=out)                        # for each layer
     paged_prefill(q, cache, block_table, lengths_on_gpu, first_query, max_q_len, out=out)     # needs no plan
 
@@ -13,6 +14,7 @@ last bit.  Who needs that takes ``general.decode.decode`` with a ``split`` of a 
 """
 
 from functools import cache as once
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,15 +22,15 @@ import triton
 
 from pagesim.errors import InputError
 from pagesim.kernels.cache import Cache
-from pagesim.kernels.general import decode as general
-from pagesim.kernels.general.attend import INTERPRET
 from pagesim.kernels.general.cache_write import write_cache
 from pagesim.kernels.general.plan import GeneralPlan
 from pagesim.kernels.general.prefill import prefill as general_prefill
-from pagesim.kernels.general.split import CTAS_PER_SM, CTAS_PER_SM_8BIT, num_sms
+from pagesim.kernels.general.split import num_sms
 from pagesim.kernels.launch import NEW_TRITON
 from pagesim.kernels.mask import CAUSAL, Mask
-from pagesim.kernels.validate import CACHE_8BIT
+
+if TYPE_CHECKING:
+    from pagesim.kernels.hopper.decode_launch import HopperPlan
 
 __all__ = ["Cache", "Mask", "paged_decode", "paged_prefill", "plan_decode", "why_general", "why_general_prefill",
            "write_cache"]
@@ -103,48 +105,41 @@ def _choose(kernel: str | None, reason: str | None) -> str:
     return kernel or ("hopper" if reason is None else "general")
 
 
-def plan_decode(q: torch.Tensor, cache: Cache, lengths: np.ndarray, *, mask: Mask = CAUSAL, kernel: str | None = None,
-                capacity_tokens: int | None = None):
+def plan_decode(q: torch.Tensor, cache: Cache, lengths: np.ndarray, block_table: np.ndarray | None = None, *,
+                mask: Mask = CAUSAL, kernel: str | None = None,
+                capacity_tokens: int | None = None) -> "GeneralPlan | HopperPlan":
     """Choose a kernel by ``why_general`` and plan for it.
 
     Args:
         q, cache, mask: like those of the calls.
         lengths: visible tokens, the queries' own included, int64 on the host.
+        block_table: the host's copy, int32 (num_seqs, max_blocks): leading blocks that sequences have in common are
+            then read once, where that pays and there is no window.  Without it nothing is looked for, now or later.
         kernel: take this one, whatever the rule says.
         capacity_tokens: total tokens that later updates may reach, where a captured graph must keep its buffers.
 
     Raises:
-        InputError: an unknown kernel, or one that does not take this shape.
+        InputError: an unknown kernel, one that does not take this shape, or a table without a row for each length.
     """
     lengths = np.asarray(lengths, np.int64)
     pool = cache.geometry
     if _choose(kernel, why_general(q, cache, lengths, mask)) == "general":
-        return GeneralPlan(q, pool.num_kv_heads, lengths, mask.window, capacity_tokens,
-                           CTAS_PER_SM_8BIT if cache.k.dtype == CACHE_8BIT else CTAS_PER_SM)
+        return GeneralPlan(q, cache, lengths, mask.window, block_table, capacity_tokens)
     from pagesim.kernels.hopper import decode_launch  # Gluon is imported only where it can run
 
     shape = decode_launch.make_shape(q.shape[1], q.shape[2], pool.num_kv_heads, pool.head_dim, pool.block_size)
-    return decode_launch.HopperPlan(shape, pool.num_kv_heads, lengths, num_sms(q.device), q.device)
+    return decode_launch.HopperPlan(shape, q, cache, lengths, block_table, num_sms(q.device))
 
 
-def paged_decode(q: torch.Tensor, cache: Cache, block_table: torch.Tensor, lengths: torch.Tensor, plan, *,
-                 mask: Mask = CAUSAL, out: torch.Tensor | None = None) -> torch.Tensor:
+def paged_decode(q: torch.Tensor, cache: Cache, block_table: torch.Tensor, lengths: torch.Tensor,
+                 plan: "GeneralPlan | HopperPlan", *, mask: Mask = CAUSAL,
+                 out: torch.Tensor | None = None) -> torch.Tensor:
     """Attention of each sequence's last ``q_len`` tokens over its paged cache; arguments as for ``general.decode``.
 
-    ``plan`` must have been made or updated from the same lengths, and made for a mask of the same window.
+    ``plan`` must have been made or updated from the same lengths and tables, and made for a mask of the same window.
     """
     out = torch.empty_like(q) if out is None else out
-    if plan.kernel == "general":
-        tensors = q, cache.k, cache.v, block_table, lengths, out
-        key = (cache.layout, mask.window, mask.softcap, mask.sinks is None,
-               *((x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16 == 0) for x in tensors))
-        return general.decode(q, cache, block_table, lengths, plan.split, mask=mask, out=out, workspace=plan.workspace,
-                              kept=None if INTERPRET else plan.kept.setdefault(key, {}))
-    from pagesim.kernels.hopper import decode_launch
-
-    if plan.num_seqs != len(q) or (mask.window, mask.softcap, mask.sinks, cache.scales) != (None,) * 3 + ((1.0, 1.0),):
-        raise InputError(f"the plan is for {plan.num_seqs} sequences without window, softcap, sinks and scales")
-    decode_launch.decode(q, cache, block_table, lengths, plan, scale=mask.scale_of(q.shape[-1]), out=out)
+    plan.decode(q, cache, block_table, lengths, mask, out)
     return out
 
 

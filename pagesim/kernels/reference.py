@@ -5,8 +5,9 @@ Query i of a sequence of L tokens with ``q_len`` queries stands at position ``p_
 
     out_i = Σ_t e^{s_it} v_t / Σ_t e^{s_it},        softcap(s) = cap · tanh(s / cap),
 
-and zeros where a query sees nothing.  A head with a sink ``z`` has ``e^z`` more in its denominator.  Block by block (Milakov and Gimelshein 2018; FlashAttention; Kwon et al. 2023):
-with the running maximum m, sum ℓ and unnormalised output O, all kept to the same reference m,
+and zeros where a query sees nothing.  A head with a sink ``z`` has ``e^z`` more in its denominator.  Block by block
+(Milakov and Gimelshein 2018; FlashAttention; Kwon et al. 2023): with the running maximum m, sum ℓ and unnormalised
+output O, all kept to the same reference m,
 
     m' = max(m, m_j)    ℓ' = ℓ·e^{m-m'} + ℓ_j·e^{m_j-m'}    O' = O·e^{m-m'} + O_j·e^{m_j-m'}    out = O / ℓ
 

@@ -110,8 +110,8 @@ def test_launches_that_overlap_read_what_the_one_before_wrote(hopper, kernel, le
     def chain(outs, wait):
         for q, out in zip(outs, outs[1:], strict=False):
             # At this scale an output is one value rather than an average, so that the next one depends on which.
-            paged_decode(q, case.cache, case.block_table, table_lengths, plan, out=out,
-                         scale=8.0)
+            paged_decode(q, case.cache, case.block_table, table_lengths, plan, mask=Mask(scale=8.0),
+                         out=out)
             wait()
 
     outs = torch.full((51, *case.q.shape), float("nan"), dtype=case.q.dtype, device="cuda")

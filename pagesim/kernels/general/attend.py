@@ -229,6 +229,15 @@ def accumulate(scores, factor, v, q, maximum, total, out, MASKED: tl.constexpr, 
 
 
 @triton.jit
+def add_sink(sink, maximum, total, out):
+    """Sum and output, to a new maximum, with a logit more whose weight goes to no value."""
+    sink = sink.to(tl.float32) * LOG2E
+    new = tl.maximum(maximum, sink)
+    keep = tl.exp2(maximum - new)
+    return total * keep + tl.exp2(sink - new), out * keep[:, None]
+
+
+@triton.jit
 def normalise(total, out):
     """``out / total``; zeros where nothing was seen."""
     return out / tl.where(total == 0, 1.0, total)[:, None]

@@ -11,24 +11,12 @@ import torch
 import triton
 import triton.language as tl
 
-try:
-    from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
-except ImportError:  # an old Triton, whose kernels don't overlap
-    gdc_launch_dependents = gdc_wait = None
-
 from pagesim.errors import InputError
 from pagesim.kernels.cache import Cache
 from pagesim.kernels.general.attend import (
-    INTERPRET,
-    INTERPRETED_TILE,
-    as_pairs,
-    attend,
-    normalise,
-    open_tiles,
-    round_to,
-)
+    INTERPRET, INTERPRETED_TILE, LOG2E, add_sink, as_pairs, attend, normalise, open_tiles, round_to)
 from pagesim.kernels.general.split import CUT_INTS, ITEM_INTS, Split, num_sms
-from pagesim.kernels.launch import Kept, launch, next_power_of_2, overlaps
+from pagesim.kernels.launch import Kept, gdc_launch_dependents, gdc_wait, launch, next_power_of_2, overlaps
 from pagesim.kernels.mask import CAUSAL, Mask
 from pagesim.kernels.validate import check_decode
 
@@ -96,12 +84,13 @@ def decode(q: torch.Tensor, cache: Cache, block_table: torch.Tensor, lengths: to
     rows = min(max_rows, max(16, next_power_of_2(q_len * group)))  # 16: the least side of a tensor-core product
     row_tiles = -(-q_len * group // rows)
     padded = next_power_of_2(head_dim)
+    sinks = q if mask.sinks is None else mask.sinks  # which is not read then
     num_programs = plan.items.shape[0] * row_tiles * pool.num_kv_heads
     # A larger grid would fill the SMs unevenly while the kernel before still holds some.
     overlap = overlaps(q.device) and num_programs <= num_sms(q.device)
     if num_programs:
         arguments = (
-            q, cache.k, cache.v, block_table, lengths, plan.items, out, workspace.out, workspace.log_sum,
+            q, cache.k, cache.v, block_table, lengths, plan.items, sinks, out, workspace.out, workspace.log_sum,
             mask.scale_of(head_dim) * cache.scales[0], cache.scales[1],
             block_table.stride(0), pool.block_stride, pool.token_stride, pool.head_stride)
         constants = dict(
@@ -109,23 +98,24 @@ def decode(q: torch.Tensor, cache: Cache, block_table: torch.Tensor, lengths: to
             BLOCK_SIZE=pool.block_size,
             TILE=tile_tokens or default_tile(next_power_of_2(pool.head_dim), cache.k.dtype), ROWS=rows,
             ROW_TILES=row_tiles, WINDOW=-1 if mask.window is None else mask.window, SOFTCAP=mask.softcap or 0.0,
-            ITEM_INTS=ITEM_INTS, INTERPRET=INTERPRET, OVERLAPS=overlap)
+            SINKS=mask.sinks is not None, ITEM_INTS=ITEM_INTS, INTERPRET=INTERPRET, OVERLAPS=overlap)
         launch(_decode, num_programs, arguments, constants, kept,
                num_warps=8 if q.dtype == torch.float32 or rows * padded > 64 * 128 else 4, num_stages=3)
-    merge(plan, workspace, out, kept, overlap)
+    merge(plan, workspace, out, kept, overlap, mask.sinks)
     return out
 
 
-def merge(plan: Split, workspace: Workspace, out: torch.Tensor, kept: Kept | None = None,
-          overlap: bool = False) -> None:
-    """Merge the parts of cut sequences into ``out``, (num_seqs, q_len, num_heads, head_dim)."""
+def merge(plan: Split, workspace: Workspace, out: torch.Tensor, kept: Kept | None = None, overlap: bool = False,
+          sinks: torch.Tensor | None = None) -> None:
+    """Merge the parts of cut sequences, and sinks, into ``out``, (num_seqs, q_len, num_heads, head_dim)."""
     num_cuts = plan.cuts.shape[0]
     if num_cuts:
         rows, head_dim = out.shape[1] * out.shape[2], out.shape[3]
         constants = dict(ROWS=rows, HEAD_DIM=head_dim, PADDED=next_power_of_2(head_dim), PARTS=MERGE_PARTS,
-                         CUT_INTS=CUT_INTS, INTERPRET=INTERPRET, OVERLAPS=overlap)
-        launch(_merge, num_cuts * rows, (plan.cuts, workspace.out, workspace.log_sum, out), constants, kept,
-               num_warps=2)
+                         NUM_HEADS=out.shape[2], SINKS=sinks is not None, CUT_INTS=CUT_INTS, INTERPRET=INTERPRET,
+                         OVERLAPS=overlap)
+        arguments = plan.cuts, workspace.out, workspace.log_sum, out if sinks is None else sinks, out
+        launch(_merge, num_cuts * rows, arguments, constants, kept, num_warps=2)
 
 
 def default_tile(padded_head_dim: int, dtype: torch.dtype) -> int:
@@ -136,12 +126,13 @@ def default_tile(padded_head_dim: int, dtype: torch.dtype) -> int:
 
 
 @triton.jit(do_not_specialize=["table_stride"])
-def _decode(q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, items_ptr, out_ptr, part_out_ptr, part_log_sum_ptr,
-            scale, v_scale, table_stride, block_stride: tl.int64, token_stride: tl.int64, head_stride: tl.int64,
+def _decode(q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, items_ptr, sinks_ptr, out_ptr, part_out_ptr,
+            part_log_sum_ptr, scale, v_scale, table_stride, block_stride: tl.int64, token_stride: tl.int64,
+            head_stride: tl.int64,
             Q_LEN: tl.constexpr, GROUP: tl.constexpr, NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
             PADDED: tl.constexpr, BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr,
-            ROW_TILES: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, ITEM_INTS: tl.constexpr,
-            INTERPRET: tl.constexpr, OVERLAPS: tl.constexpr):
+            ROW_TILES: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, SINKS: tl.constexpr,
+            ITEM_INTS: tl.constexpr, INTERPRET: tl.constexpr, OVERLAPS: tl.constexpr):
     """A program takes one item, one KV head and up to ROWS rows: one query of one of the head's GROUP heads each."""
     if OVERLAPS:
         gdc_launch_dependents()
@@ -176,6 +167,10 @@ def _decode(q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, items_ptr, out_ptr, par
         q, k_ptr + head * head_stride, v_ptr + head * head_stride, table_ptr + seq.to(tl.int64) * table_stride,
         before + query, first, open_first, open_end, end, scale, block_stride, token_stride, dims, dims, HEAD_DIM,
         HEAD_DIM, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, INTERPRET)
+    if SINKS:  # noqa: SIM102 - known when compiling, the next one when running
+        if part < 0:  # else it is merged in
+            sink = tl.load(sinks_ptr + head * GROUP + row % GROUP, mask=valid, other=0.0)
+            total, out = add_sink(sink, maximum, total, out)
     out = normalise(total, out) * v_scale
     if part < 0:
         tl.store(out_ptr + out_row[:, None] * HEAD_DIM + dims[None, :],
@@ -189,9 +184,9 @@ def _decode(q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, items_ptr, out_ptr, par
 
 
 @triton.jit
-def _merge(cuts_ptr, part_out_ptr, part_log_sum_ptr, out_ptr, ROWS: tl.constexpr, HEAD_DIM: tl.constexpr,
-           PADDED: tl.constexpr, PARTS: tl.constexpr, CUT_INTS: tl.constexpr, INTERPRET: tl.constexpr,
-           OVERLAPS: tl.constexpr):
+def _merge(cuts_ptr, part_out_ptr, part_log_sum_ptr, sinks_ptr, out_ptr, ROWS: tl.constexpr, HEAD_DIM: tl.constexpr,
+           PADDED: tl.constexpr, PARTS: tl.constexpr, NUM_HEADS: tl.constexpr, SINKS: tl.constexpr,
+           CUT_INTS: tl.constexpr, INTERPRET: tl.constexpr, OVERLAPS: tl.constexpr):
     """A program merges the parts of one output row of a cut sequence; parts that saw nothing weigh nothing."""
     if OVERLAPS:
         gdc_launch_dependents()
@@ -207,6 +202,9 @@ def _merge(cuts_ptr, part_out_ptr, part_log_sum_ptr, out_ptr, ROWS: tl.constexpr
     dims = tl.arange(0, PADDED)
     maximum = tl.full([1], float("-inf"), tl.float32)
     total = tl.zeros([1], tl.float32)
+    if SINKS:
+        maximum = tl.zeros([1], tl.float32) + tl.load(sinks_ptr + row % NUM_HEADS).to(tl.float32) * LOG2E
+        total += 1.0
     out = tl.zeros([PADDED], tl.float32)
     for start in tl.range(first, end, PARTS):
         part = start + tl.arange(0, PARTS)

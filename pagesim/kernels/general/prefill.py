@@ -9,14 +9,7 @@ import triton.language as tl
 
 from pagesim.kernels.cache import Cache
 from pagesim.kernels.general.attend import (
-    INTERPRET,
-    INTERPRETED_TILE,
-    as_pairs,
-    attend,
-    normalise,
-    open_tiles,
-    round_to,
-)
+    INTERPRET, INTERPRETED_TILE, add_sink, as_pairs, attend, normalise, open_tiles, round_to)
 from pagesim.kernels.mask import CAUSAL, Mask
 from pagesim.kernels.validate import check_prefill
 
@@ -49,23 +42,24 @@ def prefill(q: torch.Tensor, cache: Cache, block_table: torch.Tensor, lengths: t
     num_q_heads, head_dim = q.shape[1:]
     group = num_q_heads // pool.num_kv_heads
     padded = triton.next_power_of_2(head_dim)
-    max_rows, tile, stages = _limits(padded, q.dtype)
+    max_rows, tile, stages = limits(padded, q.dtype)
     rows = min(max_rows, max(16, triton.next_power_of_2(max_q_len * group)))
     row_tiles = triton.cdiv(max_q_len * group, rows)
     num_seqs = lengths.shape[0]
     if row_tiles and num_seqs:
         _prefill[(row_tiles * num_seqs * pool.num_kv_heads,)](
-            q, cache.k, cache.v, block_table, lengths, first_query, out, num_seqs, row_tiles,
-            mask.scale_of(head_dim) * cache.scales[0], cache.scales[1],
-            block_table.stride(0), pool.block_stride, pool.token_stride, pool.head_stride,
+            q, cache.k, cache.v, block_table, lengths, first_query, q if mask.sinks is None else mask.sinks, out,
+            num_seqs, row_tiles, mask.scale_of(head_dim) * cache.scales[0], cache.scales[1], block_table.stride(0),
+            pool.block_stride, pool.token_stride, pool.head_stride,
             GROUP=group, NUM_KV_HEADS=pool.num_kv_heads, HEAD_DIM=head_dim, PADDED=padded, BLOCK_SIZE=pool.block_size,
             TILE=tile_tokens or (INTERPRETED_TILE if INTERPRET else tile), ROWS=rows,
-            WINDOW=-1 if mask.window is None else mask.window, SOFTCAP=mask.softcap or 0.0, INTERPRET=INTERPRET,
+            WINDOW=-1 if mask.window is None else mask.window, SOFTCAP=mask.softcap or 0.0,
+            SINKS=mask.sinks is not None, INTERPRET=INTERPRET,
             num_warps=8 if rows > 64 else 4, num_stages=stages)
     return out
 
 
-def _limits(padded_head_dim: int, dtype: torch.dtype) -> tuple[int, int, int]:
+def limits(padded_head_dim: int, dtype: torch.dtype) -> tuple[int, int, int]:
     """Most rows, tokens of a tile and pipeline stages that registers and shared memory have room for."""
     if dtype == torch.float32:
         return (32, 32, 3) if padded_head_dim <= 128 else (16, 32, 3)
@@ -73,11 +67,11 @@ def _limits(padded_head_dim: int, dtype: torch.dtype) -> tuple[int, int, int]:
 
 
 @triton.jit(do_not_specialize=["num_seqs", "row_tiles", "table_stride"])
-def _prefill(q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, first_query_ptr, out_ptr, num_seqs, row_tiles, scale, v_scale,
-             table_stride, block_stride: tl.int64, token_stride: tl.int64, head_stride: tl.int64,
+def _prefill(q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, first_query_ptr, sinks_ptr, out_ptr, num_seqs, row_tiles,
+             scale, v_scale, table_stride, block_stride: tl.int64, token_stride: tl.int64, head_stride: tl.int64,
              GROUP: tl.constexpr, NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED: tl.constexpr,
              BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr, WINDOW: tl.constexpr,
-             SOFTCAP: tl.constexpr, INTERPRET: tl.constexpr):
+             SOFTCAP: tl.constexpr, SINKS: tl.constexpr, INTERPRET: tl.constexpr):
     """A program takes ROWS rows of one KV head of one sequence: one query of one of the head's GROUP heads each."""
     pid = tl.program_id(0)
     head = pid % NUM_KV_HEADS
@@ -103,9 +97,12 @@ def _prefill(q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, first_query_ptr, out_p
     cell = valid[:, None] & (dims < HEAD_DIM)[None, :]
     out_row = (first_query + query).to(tl.int64) * (NUM_KV_HEADS * GROUP) + head * GROUP + row % GROUP
     q = tl.load(q_ptr + out_row[:, None] * HEAD_DIM + dims[None, :], mask=cell, other=0.0)
-    _, total, out = attend(
+    maximum, total, out = attend(
         q, k_ptr + head * head_stride, v_ptr + head * head_stride, table_ptr + seq.to(tl.int64) * table_stride,
         before + query, first, open_first, open_end, end, scale, block_stride, token_stride, dims, dims, HEAD_DIM,
         HEAD_DIM, BLOCK_SIZE, TILE, WINDOW, SOFTCAP, INTERPRET)
+    if SINKS:
+        sink = tl.load(sinks_ptr + head * GROUP + row % GROUP, mask=valid, other=0.0)
+        total, out = add_sink(sink, maximum, total, out)
     out = round_to(normalise(total, out) * v_scale, out_ptr.dtype.element_ty, INTERPRET)
     tl.store(out_ptr + out_row[:, None] * HEAD_DIM + dims[None, :], out, mask=cell)

@@ -29,11 +29,13 @@ class Split:
             fill the gaps.  A sequence of -1 is padding and does nothing.
         cuts: int32, shape (num_cuts, 4); a sequence of -1 is padding.
         num_parts: partial results; the workspace holds at least so many.
+        first_parts: the first part of each sequence, on the host: those of what it shares come first.
     """
 
     items: torch.Tensor
     cuts: torch.Tensor
     num_parts: int
+    first_parts: np.ndarray | None = None
 
 
 @cache
@@ -61,7 +63,8 @@ def _waves(share_tokens: float) -> int:
 
 
 def split(lengths: np.ndarray, max_item_tokens: int, *, device: str | torch.device, q_len: int = 1,
-          window: int | None = None, pad_items: int = 0, pad_cuts: int = 0) -> Split:
+          window: int | None = None, begin: np.ndarray | None = None, shared_parts: np.ndarray | None = None,
+          pad_items: int = 0, pad_cuts: int = 0) -> Split:
     """Cut each sequence into equal items of at most ``max_item_tokens``.
 
     How a sequence is cut depends on nothing but its own length and ``max_item_tokens``: with the latter fixed, a row is
@@ -71,6 +74,8 @@ def split(lengths: np.ndarray, max_item_tokens: int, *, device: str | torch.devi
         lengths: visible tokens, shape (num_seqs,), on the host; 0 gets an item too, so that its output is written.
         q_len: queries of each sequence, its last tokens.
         window: tokens before a query's own that it sees; what no query sees is in no item.
+        begin, shared_parts: where each sequence's own tokens begin, behind those that it shares, and how many partial
+            results it gets of these.
         pad_items, pad_cuts: least rows of ``items`` and ``cuts``, for buffers of a captured graph.
 
     Raises:
@@ -81,22 +86,26 @@ def split(lengths: np.ndarray, max_item_tokens: int, *, device: str | torch.devi
         raise InputError(f"sequence {int(lengths.argmin())} has {int(lengths.min())} tokens; a length is 0 or more")
     if max_item_tokens < 1:
         raise InputError(f"an item needs at least 1 token, got {max_item_tokens}")
-    begin = np.zeros_like(lengths) if window is None else np.maximum(lengths - q_len - window, 0)
+    if begin is None:
+        begin = np.zeros_like(lengths) if window is None else np.maximum(lengths - q_len - window, 0)
+    shared = np.zeros_like(lengths) if shared_parts is None else shared_parts
     seen = lengths - begin
     equal = _ceil_div(seen, np.maximum(_ceil_div(seen, max_item_tokens), 1))
     step = np.clip(_ceil_div(equal, ALIGN_TOKENS) * ALIGN_TOKENS, 1, max_item_tokens)
     count = np.maximum(_ceil_div(seen, step), 1)
 
-    cut = count > 1
-    first_part = np.cumsum(np.where(cut, count, 0)) - np.where(cut, count, 0)
+    cut = (count > 1) | (shared > 0)
+    parts = np.where(cut, count + shared, 0)
+    first_part = np.cumsum(parts) - parts
     seq = np.repeat(np.arange(len(lengths)), count)
     index = np.arange(len(seq)) - np.repeat(np.cumsum(count) - count, count)
     first = begin[seq] + index * step[seq]
     end = np.minimum(first + step[seq], lengths[seq])
-    part = np.where(cut[seq], first_part[seq] + index, -1)
+    part = np.where(cut[seq], first_part[seq] + shared[seq] + index, -1)
     items = np.stack([seq, first, end, part], 1)[np.argsort(first - end, kind="stable")]
-    cuts = np.stack([np.arange(len(lengths)), first_part, first_part + count, np.zeros_like(count)], 1)[cut]
-    return Split(_padded(items, pad_items, device), _padded(cuts, pad_cuts, device), int(np.where(cut, count, 0).sum()))
+    cuts = np.stack([np.arange(len(lengths)), first_part, first_part + parts, np.zeros_like(count)], 1)[cut]
+    return Split(_padded(items, pad_items, device), _padded(cuts, pad_cuts, device), int(parts.sum()),
+                 first_part)
 
 
 def _ceil_div(a: np.ndarray, b: np.ndarray | int) -> np.ndarray:

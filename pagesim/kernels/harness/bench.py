@@ -1,7 +1,8 @@
 """Measuring decode and prefill: cases of workload × kernel × tables × block size, each checked before it is timed.
 
 Bytes: a step reads K and V of every visible token once, ``kv_bytes = 2 · itemsize · num_kv_heads · head_dim ·
-Σ length``; queries, outputs and tables are not counted, in decoding under 1 % of that.  GB/s is ``kv_bytes / time`` in
+Σ length``, and ``unique_kv_bytes`` where what sequences share counts once; queries, outputs and tables are not counted,
+in decoding under 1 % of that.  GB/s is ``kv_bytes / time`` in
 1e9; the share of the ceiling is the time of a contiguous read of as many bytes, measured in the same run, over the time
 of the step.
 """
@@ -71,7 +72,7 @@ class Bench:
         self.scales = FP8_SCALES if dtype == "fp8" else (1.0, 1.0)
         self.seed = seed
         free, _ = torch.cuda.mem_get_info()
-        least = max(w.kv_elements if w.snapshot is None
+        least = max(w.unique_kv_elements if w.snapshot is None
                     else 2 * w.snapshot.num_blocks * w.snapshot.block_size * w.num_kv_heads * w.head_dim
                     for w in workloads)
         most = int(free * 0.45) // 2 // self.dtype.itemsize
@@ -94,8 +95,10 @@ class Bench:
         return drawn.div_(scale).to(self.dtype)
 
     def kv_bytes(self, workload: Workload) -> int:
-        """K and V of every visible token, read once."""
         return workload.kv_elements * self.dtype.itemsize
+
+    def unique_kv_bytes(self, workload: Workload) -> int:
+        return workload.unique_kv_elements * self.dtype.itemsize
 
     def ceiling(self, num_bytes: int) -> Times:
         if num_bytes not in self._ceilings:
@@ -108,7 +111,7 @@ class Bench:
         num_blocks = len(self.k) // block_elements
         l2 = torch.cuda.get_device_properties(0).L2_cache_size
         one = num_blocks_for(w, size, case.tables, 1)
-        copies = max(1, min(-(-COLD_FACTOR * l2 // self.kv_bytes(w)) + 1, MAX_COPIES, num_blocks // max(one, 1)))
+        copies = max(1, min(-(-COLD_FACTOR * l2 // self.unique_kv_bytes(w)) + 1, MAX_COPIES, num_blocks // max(one, 1)))
         inner = (size, w.num_kv_heads) if case.layout == "NHD" else (w.num_kv_heads, size)
         k, v = (flat[:num_blocks * block_elements].view(num_blocks, *inner, w.head_dim)
                 for flat in (self.k, self.v))
@@ -144,16 +147,19 @@ class Bench:
         passed = verdict.passed if case.kernel in OWN else verdict.worst <= PEER_FACTOR * verdict.bounds.worst
         w = case.workload
         kv_bytes = self.kv_bytes(w)
-        ceiling = self.ceiling(kv_bytes).median_us
+        unique_kv_bytes = self.unique_kv_bytes(w)
+        ceiling, unique_ceiling = (self.ceiling(size).median_us for size in (kv_bytes, unique_kv_bytes))
         graph = time_graph(calls, repeats) if passed else None
         eager_us = time_eager(calls).median_us if passed else None
         median = graph and graph.median_us
         return Row(key=case.key, workload=w.name, kernel=case.kernel, tables=case.tables, block_size=case.block_size,
                    layout=case.layout, dtype=case.dtype, num_seqs=len(w.lengths), context_tokens=int(w.lengths.sum()),
                    q_len=w.q_len, num_q_heads=w.num_q_heads, num_kv_heads=w.num_kv_heads, head_dim=w.head_dim,
-                   kv_bytes=kv_bytes, num_tables=len(calls), graph_us=median, graph_p20_us=graph and graph.p20_us,
-                   graph_p80_us=graph and graph.p80_us, eager_us=eager_us, gb_per_s=median and kv_bytes / median / 1e3,
-                   ceiling_us=ceiling, ceiling_share=median and ceiling / median,
+                   kv_bytes=kv_bytes, unique_kv_bytes=unique_kv_bytes, num_tables=len(calls), graph_us=median,
+                   graph_p20_us=graph and graph.p20_us, graph_p80_us=graph and graph.p80_us, eager_us=eager_us,
+                   gb_per_s=median and kv_bytes / median / 1e3,
+                   ceiling_us=ceiling, ceiling_share=median and ceiling / median, unique_ceiling_us=unique_ceiling,
+                   unique_ceiling_share=median and unique_ceiling / median,
                    tflop_per_s=median and w.flops / median / 1e6, copy_gb_per_s=self.copy_gb_per_s,
                    error_mean=verdict.mean, error_worst=verdict.worst, passed=passed, environment=self.environment)
 

@@ -16,12 +16,14 @@ class Row:
     """One case; times are microseconds of one layer's step, None where the kernel was wrong.
 
     Attributes:
-        kv_bytes: K and V of every visible token, read once.
+        kv_bytes: K and V of every visible token of every sequence.
+        unique_kv_bytes: the same, what sequences share once for all of them.
         num_tables: disjoint tables measured in turn, so that the cache is cold.
         gb_per_s: ``kv_bytes / graph_us``, in 1e9.
         tflop_per_s: operations of both products over ``graph_us``, in 1e12, counting visible pairs only.
         ceiling_us: time of a contiguous read of ``kv_bytes`` in the same run.
         ceiling_share: ``ceiling_us / graph_us``.
+        unique_ceiling_us, unique_ceiling_share: the same for ``unique_kv_bytes``.
         error_mean, error_worst: relative error of the output rows.
         environment: GPU, driver, clocks, versions.
     """
@@ -40,6 +42,7 @@ class Row:
     num_kv_heads: int
     head_dim: int
     kv_bytes: int
+    unique_kv_bytes: int
     num_tables: int
     graph_us: float | None
     graph_p20_us: float | None
@@ -48,6 +51,8 @@ class Row:
     gb_per_s: float | None
     ceiling_us: float
     ceiling_share: float | None
+    unique_ceiling_us: float
+    unique_ceiling_share: float | None
     tflop_per_s: float | None
     copy_gb_per_s: float
     error_mean: float

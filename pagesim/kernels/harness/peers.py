@@ -22,7 +22,8 @@ def ours(batch: Batch, kernel: str | None = None) -> list[Call]:
     """The kernel that the rule chooses, of decode or, where there are many queries, of prefill."""
     if batch.workload.is_prefill:
         return _prefill(batch, kernel)
-    plan = plan_decode(batch.q, batch.cache, batch.workload.lengths, kernel=kernel)
+    # Of what sequences share a plan holds who shares how much and not which blocks: one serves all tables.
+    plan = plan_decode(batch.q, batch.cache, batch.workload.lengths, batch.tables[0].cpu().numpy(), kernel=kernel)
     return [lambda table=table: paged_decode(batch.q, batch.cache, table, batch.lengths, plan, out=batch.out)
             for table in batch.tables]
 
@@ -97,8 +98,9 @@ def _contiguous(batch: Batch) -> list[tuple[torch.Tensor, torch.Tensor]]:
     lengths, size = batch.workload.lengths, batch.block_size
     if batch.table_kind != "contiguous" or batch.cache.layout != "NHD":
         raise NotHere("contiguous NHD tables only")
-    if (lengths != lengths[0]).any() or lengths[0] % size or batch.workload.q_len not in (1, lengths[0]):
-        raise NotHere("sequences of one length, in whole blocks, one query token or a whole prompt only")
+    if (lengths != lengths[0]).any() or lengths[0] % size or batch.workload.q_len not in (1, lengths[0]) \
+            or batch.workload.shared:
+        raise NotHere("sequences of one length, in whole blocks of their own, one query token or a whole prompt only")
     blocks = len(lengths) * int(lengths[0]) // size
 
     def view(cache: torch.Tensor, copy: int) -> torch.Tensor:

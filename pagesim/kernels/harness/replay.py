@@ -82,6 +82,7 @@ class Replay:
         self._lengths = torch.zeros(rows, dtype=torch.int32, device=self.device)
         self._free_rows = list(range(rows))[::-1]
         self._running: dict[tuple[int, int], _Sequence] = {}
+        self.num_slots = 0  # that hold a token of the last step, each once
 
     def _make_cache(self) -> Cache:
         """K and V of a layer; with MLA one cache, twice."""
@@ -95,6 +96,7 @@ class Replay:
         """Follow the simulation by one step and check every output row of every layer."""
         sequences, num_new = self._follow(tables)
         self._write(tables, sequences, num_new)
+        self.num_slots = len(np.unique(tables.slots()))
         rows = self.rows(tables)
         self._lengths.zero_()
         self._lengths[rows] = torch.from_numpy(tables.lengths.astype(np.int32)).to(self.device)
@@ -202,7 +204,7 @@ class Replay:
             return lambda: decode_mla(q, vectors, self._table, self._lengths, plan, latent_dim=model.latent_dim,
                                       scale=model.head_dim ** -0.5, cache_scale=model.cache_scale, out=out,
                                       workspace=workspace), "mla"
-        plan = plan_decode(q, cache, self.lengths())
+        plan = plan_decode(q, cache, self.lengths(), self._table.cpu().numpy())
         return lambda: paged_decode(q, cache, self._table, self._lengths, plan, out=out), plan.kernel
 
     def decode(self, q: torch.Tensor, layer: int) -> tuple[torch.Tensor, str]:

@@ -27,10 +27,12 @@ class Speed:
 
 
 def decode_bytes(replay: Replay) -> int:
-    """Bytes that decoding one layer must move: what is cached of every token, queries, outputs, table entries once."""
+    """Bytes that decoding one layer must move: what is cached of every token, queries, outputs, table entries once.
+
+    A token that sequences share counts once.
+    """
     model = replay.model
-    tokens = int(replay.lengths().sum())
-    values = tokens * model.num_kv_heads * model.head_dim * model.cache_dtype.itemsize
+    values = replay.num_slots * model.num_kv_heads * model.head_dim * model.cache_dtype.itemsize
     values *= 2 if model.latent_dim is None else 1
     width = model.head_dim + (model.latent_dim or model.head_dim)
     queries = len(replay.lengths()) * model.num_q_heads * width * model.dtype.itemsize

@@ -21,6 +21,8 @@ class Workload:
         lengths: visible tokens, int64, shape (num_seqs,).
         num_q_heads, num_kv_heads, head_dim: of the model; the default is Llama-3-8B.
         q_len: query tokens of each sequence.
+        shared: tokens that sequences have in common, in levels of (groups, tokens): each level divides the sequences
+            in order into equal groups, each with so many tokens of its own behind those of the level before.
         snapshot: simulated tables of just these sequences, where there are any.
     """
 
@@ -30,6 +32,7 @@ class Workload:
     num_kv_heads: int = 8
     head_dim: int = 128
     q_len: int = 1
+    shared: tuple[tuple[int, int], ...] = ()
     snapshot: BlockTables | None = field(default=None, repr=False)
 
     @property
@@ -44,8 +47,17 @@ class Workload:
 
     @property
     def kv_elements(self) -> int:
-        """K and V of every visible token, read once."""
+        """K and V of every visible token of every sequence, read once for each."""
         return 2 * self.num_kv_heads * self.head_dim * int(self.lengths.sum())
+
+    @property
+    def unique_kv_elements(self) -> int:
+        """The same, of what sequences share once for all of them."""
+        if self.snapshot is not None:
+            tokens = len(np.unique(self.snapshot.slots()))
+        else:
+            tokens = int(self.lengths.sum()) - sum((len(self.lengths) - groups) * n for groups, n in self.shared)
+        return 2 * self.num_kv_heads * self.head_dim * tokens
 
 
 def ragged(num_seqs: int, mean_tokens: int, sigma: float, seed: int) -> np.ndarray:
@@ -65,7 +77,7 @@ def _uniform(num_seqs: int, tokens: int) -> np.ndarray:
 
 
 def builtin() -> dict[str, Workload]:
-    """W1–W5, ragged batches R, small ones, several query tokens, and prefill P of a prompt and of chunks, by name."""
+    """W1–W5, ragged batches R, small ones, several query tokens, shared prefixes S and a tree T, prefill P, by name."""
     workloads = [
         Workload("W1", _uniform(64, 4096)),
         Workload("W2", _uniform(256, 1024)),
@@ -79,6 +91,10 @@ def builtin() -> dict[str, Workload]:
         Workload("b4x4k", _uniform(4, 4096)),
         Workload("b16x1k", _uniform(16, 1024)),
         Workload("W1q4", _uniform(64, 4096), q_len=4),
+        Workload("S1", _uniform(64, 8192 + 512), shared=((1, 8192),)),
+        Workload("S2", _uniform(256, 2048 + 256), shared=((1, 2048),)),
+        Workload("S3", _uniform(16, 32768 + 1024), shared=((1, 32768),)),
+        Workload("T1", _uniform(128, 4096 + 4096 + 256), shared=((1, 4096), (16, 4096))),
         Workload("P1", _uniform(1, 8192), q_len=8192),
         Workload("P4", _uniform(4, 8192), q_len=2048),
     ]
@@ -97,7 +113,24 @@ def num_blocks_for(workload: Workload, block_size: int, kind: str, copies: int) 
     """Blocks of the smallest pool that ``make_tables`` takes."""
     if kind == "simulated":
         return copies * workload.snapshot.num_blocks
-    return copies * int((-(-workload.lengths // block_size)).sum())
+    return copies * int(_blocks(workload, block_size).max(initial=-1) + 1)
+
+
+def _blocks(workload: Workload, block_size: int) -> np.ndarray:
+    """Which of a table's blocks each entry is, the entries of all rows end to end; shared ones are one block.
+
+    Only whole blocks are shared.
+    """
+    counts = -(-workload.lengths // block_size)
+    row = np.repeat(np.arange(len(counts)), counts)
+    column = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    owner, end = row.copy(), 0
+    for groups, tokens in workload.shared:
+        first, end = end, end + tokens
+        common = (column >= first // block_size) & (column < end // block_size)
+        size = len(counts) // groups
+        owner[common] = row[common] // size * size
+    return np.unique(owner * (counts.max(initial=0) + 1) + column, return_inverse=True)[1]
 
 
 def make_tables(workload: Workload, block_size: int, num_blocks: int, kind: str, copies: int,
@@ -117,22 +150,25 @@ def make_tables(workload: Workload, block_size: int, num_blocks: int, kind: str,
         raise InputError(f"{workload.name} has no simulated tables of block size {block_size}: {size}")
     if num_blocks_for(workload, block_size, kind, copies) > num_blocks:
         raise InputError(f"a pool of {num_blocks} blocks is too small for {copies} tables of {workload.name}")
+    if kind == "sorted" and workload.shared:
+        raise InputError(f"sorted tables would take apart what the sequences of {workload.name} share")
     rng = np.random.default_rng(seed)
     if kind == "simulated":
         return [workload.snapshot.dense() + copy * workload.snapshot.num_blocks for copy in range(copies)]
     counts = -(-workload.lengths // block_size)
-    total = int(counts.sum())
+    blocks = _blocks(workload, block_size)
+    total = int(blocks.max(initial=-1) + 1)
     ids = rng.permutation(num_blocks) if kind in ("shuffled", "sorted") else np.arange(num_blocks)
     used = np.arange(counts.max(initial=0))[None, :] < counts[:, None]
     tables = []
     for copy in range(copies):
         table = np.zeros(used.shape, np.int32)
         if kind == "repeats":
-            table[used] = rng.integers(0, num_blocks, total)
+            table[used] = rng.integers(0, num_blocks, total)[blocks]
         elif kind == "same":
             table[:] = copy * total + np.arange(used.shape[1])
         else:
-            table[used] = ids[copy * total:(copy + 1) * total]
+            table[used] = ids[copy * total:(copy + 1) * total][blocks]
         if kind == "sorted":
             table = np.where(used, np.sort(np.where(used, table, np.iinfo(np.int32).max), 1), 0).astype(np.int32)
         tables.append(table)

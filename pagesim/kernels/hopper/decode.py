@@ -1,7 +1,7 @@
 """Paged decode for Hopper in Triton's Gluon dialect: persistent CTAs, each with a ring of tiles in shared memory.
 
 An SM holds one CTA that works on 8 KV heads at once or two of 4: 16 tokens of 8 heads are 32 KiB.  Warp h computes head
-h alone, so neither softmax nor products move data between warps.  A producer (``hopper_producers``) walks the CTA's
+h alone, so neither softmax nor products move data between warps.  A producer (``producers``) walks the CTA's
 records (``plan``), then those that it draws, and keeps the ring full across their boundaries: the memory pipeline never
 drains.  Three slots: a deeper ring queues more in the memory system and shares bandwidth less evenly, and was slower.
 """
@@ -14,23 +14,8 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from pagesim.kernels.hopper.merge import announce, merge_share
 from pagesim.kernels.hopper.producers import (
-    FIRST_TILE,
-    GATHER_WARPS,
-    GROUP,
-    MAIL,
-    NEXT,
-    NUM_TILES,
-    RECORD,
-    SEQ,
-    SHARE,
-    SLOT,
-    TILE,
-    TOKENS,
-    advance,
-    fetch_boxes,
-    fetch_tokens,
-    read_field,
-)
+    FIRST_TILE, GATHER_WARPS, GROUP, MAIL, NEXT, NUM_TILES, RECORD, SEQ, SHARE, SLOT, TILE, TOKENS, advance,
+    fetch_boxes, fetch_tokens, read_field)
 
 M = gl.constexpr(16)  # query rows of a product, the least that a tensor core takes
 
@@ -152,21 +137,25 @@ def _consumer(q_ptr, ring, full, empty, mail, posted, taken, records, counters, 
         mbarrier.wait(posted.index(letter), letter_phase)
         seq, q_offset, first, num_tiles, tokens, slot, number = _read(mail, letter, S)
         mbarrier.arrive(taken.index(letter), count=1)
-        if cut:
-            announce(records + done * RECORD, counters, partial, lse, out, S)
-            if gl.load(records + done * RECORD + SHARE) >= 0:
-                shared1 = shared0
-                shared0 = done
-    if shared0 >= 0:
-        merge_share(records + shared0 * RECORD, counters, partial, lse, out, S)
-    if shared1 >= 0:
-        merge_share(records + shared1 * RECORD, counters, partial, lse, out, S)
+        if not S.BESIDE_SHARED:  # noqa: SIM102 - known when compiling, the next one when running
+            if cut:
+                announce(records + done * RECORD, counters, partial, lse, out, S)
+                if gl.load(records + done * RECORD + SHARE) >= 0:
+                    shared1 = shared0
+                    shared0 = done
+    if S.BESIDE_SHARED:
+        gdc_wait()  # the end of this kernel is that of both; the next one merges
+    else:
+        if shared0 >= 0:
+            merge_share(records + shared0 * RECORD, counters, partial, lse, out, S)
+        if shared1 >= 0:
+            merge_share(records + shared1 * RECORD, counters, partial, lse, out, S)
 
 
 @gluon.jit(do_not_specialize=["table_stride"])
 def decode(q, k, v, block_stride, token_stride, head_stride, table, records, counters, partial, lse, out, scale_log2,
            table_stride, S: gl.constexpr, num_warps: gl.constexpr):
-    """Decode attention of one launch; ``hopper_launch`` says what the arguments are, ``S`` is its ``Shape``.
+    """Decode attention of one launch; ``decode_launch`` says what the arguments are, ``S`` is its ``Shape``.
 
     ``k`` and ``v`` are TMA descriptors, or pointers where S.BOXES is False.
     """
@@ -184,9 +173,11 @@ def decode(q, k, v, block_stride, token_stride, head_stride, table, records, cou
     for j in gl.static_range(MAIL):
         mbarrier.init(posted.index(j), count=1)
         mbarrier.init(taken.index(j), count=1)
-    # The next kernel's CTAs may come as ours go; what a kernel before wrote is read from here on.
+    # The next kernel's CTAs may come as ours go; what a kernel before wrote is read from here on.  The kernel of shared
+    # tokens has waited for those before it, and this one needs nothing of it.
     gdc_launch_dependents()
-    gdc_wait()
+    if not S.BESIDE_SHARED:
+        gdc_wait()
     if S.BOXES:
         gl.warp_specialize(
             [(_consumer, (q, ring, full, empty, mail, posted, taken, records, counters, partial, lse, out, scale_log2,

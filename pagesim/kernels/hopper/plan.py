@@ -9,6 +9,9 @@ Two ways to cut, and one rule between them:
   for each CTA.
 * **packs**: whole rows are spread over bins that may exceed the mean by 10 %; few cuts.
 
+A sequence that shares its first tokens has only its own in parts of these; the results of the shared ones are further
+parts of its rows, the first, and so each of its rows is merged, as all others then by a kernel of its own.
+
 The way with fewer parts is taken, since each part costs its CTA as much as a tile more; but not packs that leave more
 than a twentieth of the CTAs without any.
 
@@ -56,15 +59,19 @@ class Plan:
             record c (``SEQ`` is -1 where it has none) and goes on with that at ``NEXT``, until -1: its first part is
             one load away.  At ``DRAW`` it goes on with the pool, ``POOL_SIZE`` records from ``POOL`` on, drawn by
             ``NUM_DRAWERS`` CTAs.  ``SLOT`` is where a part of a cut row leaves its result, -1 for a whole row.
-        num_slots: partial results; at most ``max_slots(num_ctas)``.
+        num_slots: partial results; at most ``max_slots(num_ctas)``, and where sequences share something the shared
+            parts and one for each row more.
         num_counters: that of the pool, which is counter 0, and one for each cut row; at most
-            ``max_counters(num_ctas)``.
+            ``max_counters(num_ctas)``, and one for each row more.
+        first_slots, num_parts: of each row, with what it shares; int64.  0 parts where nothing is merged.
     """
 
     num_ctas: int
     records: np.ndarray
     num_slots: int
     num_counters: int
+    first_slots: np.ndarray
+    num_parts: np.ndarray
 
 
 def max_records(num_rows: int, num_ctas: int) -> int:
@@ -83,7 +90,8 @@ def max_counters(num_ctas: int) -> int:
 
 
 def make_plan(lengths: np.ndarray, num_ctas: int, *, head_groups: int = 1, tile_tokens: int = 16,
-              pool_tiles: int = 200) -> Plan:
+              pool_tiles: int = 200, begin: np.ndarray | None = None, shared_parts: np.ndarray | None = None,
+              used_ctas: int | None = None) -> Plan:
     """Plan one decode step.
 
     Args:
@@ -93,6 +101,9 @@ def make_plan(lengths: np.ndarray, num_ctas: int, *, head_groups: int = 1, tile_
         head_groups: groups of KV heads, each a row of its own.
         tile_tokens: tokens of a tile.
         pool_tiles: mean tiles of a CTA from which there is a pool.
+        begin, shared_parts: where each sequence's own tokens begin, a multiple of ``tile_tokens``, and how many partial
+            results it gets of those before, int64.
+        used_ctas: the first so many CTAs get parts; by default all.
 
     Raises:
         InputError: a negative length, or no CTA.
@@ -102,20 +113,25 @@ def make_plan(lengths: np.ndarray, num_ctas: int, *, head_groups: int = 1, tile_
         raise InputError(f"sequence {int(lengths.argmin())} has {int(lengths.min())} tokens; a length is 0 or more")
     if num_ctas < 1:
         raise InputError(f"a plan needs at least 1 CTA, got {num_ctas}")
-    return Plan(num_ctas, *_plan(lengths, num_ctas, head_groups, tile_tokens, pool_tiles))
+    if begin is None:
+        begin = shared_parts = np.zeros_like(lengths)
+    return Plan(num_ctas, *_plan(lengths, begin, shared_parts, num_ctas, min(num_ctas, used_ctas or num_ctas),
+                                 head_groups, tile_tokens, pool_tiles))
 
 
 @njit(cache=True)
-def _plan(lengths, num_ctas, head_groups, tile_tokens, pool_tiles):
+def _plan(lengths, begin, shared_parts, num_ctas, used_ctas, head_groups, tile_tokens, pool_tiles):
     num_rows = lengths.size * head_groups
     tiles = np.empty(num_rows, np.int64)
     total = 0
     for row in range(num_rows):
-        tiles[row] = -(-lengths[row // head_groups] // tile_tokens)
+        seq = row // head_groups
+        tiles[row] = -(-(lengths[seq] - begin[seq]) // tile_tokens)
         total += tiles[row]
-    used = min(num_ctas, max(1, total // MIN_TILES))
+    used = min(used_ctas, max(1, total // MIN_TILES))
     if total >= pool_tiles * used:
-        plan = _records(*_packs(tiles, used, True), tiles, lengths, num_ctas, head_groups)
+        plan = _records(*_packs(tiles, used, True), tiles, lengths, begin // tile_tokens, shared_parts, num_ctas,
+                        head_groups)
         if plan[0]:
             return plan[1:]
     parts = _runs(tiles, used)
@@ -124,7 +140,7 @@ def _plan(lengths, num_ctas, head_groups, tile_tokens, pool_tiles):
         packs, rest = _packs(tiles, used, False)
         if _PACK_MIN_USED * used <= len(packs) < len(parts):
             parts, pool = packs, rest
-    return _records(parts, pool, tiles, lengths, num_ctas, head_groups)[1:]
+    return _records(parts, pool, tiles, lengths, begin // tile_tokens, shared_parts, num_ctas, head_groups)[1:]
 
 
 @njit(cache=True)
@@ -270,7 +286,7 @@ def _order(keys):
 
 
 @njit(cache=True)
-def _records(parts, pool, tiles, lengths, num_ctas, head_groups):
+def _records(parts, pool, tiles, lengths, first_tiles, shared_parts, num_ctas, head_groups):
     """Records of parts that are in the order of CTAs, and of the pool, with slots, counters and shares of merges.
 
     The first value is False where the plan would not fit its workspace.
@@ -282,13 +298,19 @@ def _records(parts, pool, tiles, lengths, num_ctas, head_groups):
         num_parts[pool[i, 0]] += 1
     first_slot = np.zeros(tiles.size, np.int64)
     counter = np.zeros(tiles.size, np.int64)
+    all_parts = np.zeros(tiles.size, np.int64)
     num_slots = 0
+    num_own = 0
     num_counters = 1
     for row in range(tiles.size):
+        shared = shared_parts[row // head_groups]
         if num_parts[row] > 1:
+            num_own += num_parts[row]
+        if num_parts[row] + shared > 1:
             first_slot[row] = num_slots
             counter[row] = num_counters
-            num_slots += num_parts[row]
+            all_parts[row] = num_parts[row] + shared
+            num_slots += all_parts[row]
             num_counters += 1
     seen = np.zeros(tiles.size, np.int64)
     sharers = np.zeros(tiles.size, np.int64)
@@ -311,11 +333,14 @@ def _records(parts, pool, tiles, lengths, num_ctas, head_groups):
             used += 1
         record = records[at]
         record[NEXT] = last
-        record[SEQ], record[GROUP] = row // head_groups, row % head_groups
-        record[FIRST_TILE], record[NUM_TILES] = first, count
-        record[TOKENS] = lengths[row // head_groups]
-        record[SLOT] = first_slot[row] + seen[row] if num_parts[row] > 1 else -1
-        record[FIRST_SLOT], record[NUM_PARTS], record[COUNTER] = first_slot[row], num_parts[row], counter[row]
+        seq = row // head_groups
+        shared = shared_parts[seq]
+        record[SEQ], record[GROUP] = seq, row % head_groups
+        record[FIRST_TILE], record[NUM_TILES] = first_tiles[seq] + first, count
+        record[TOKENS] = lengths[seq]
+        record[SLOT] = first_slot[row] + shared + seen[row] if num_parts[row] + shared > 1 else -1
+        record[FIRST_SLOT], record[NUM_PARTS] = first_slot[row], num_parts[row] + shared
+        record[COUNTER] = counter[row]
         record[SHARE] = -1
         seen[row] += 1
         if cta >= 0 and num_parts[row] > FEW_PARTS and shares[cta] < MAX_SHARES:
@@ -326,4 +351,4 @@ def _records(parts, pool, tiles, lengths, num_ctas, head_groups):
     for i in range(used):
         if records[i, SEQ] >= 0:
             records[i, NUM_SHARERS] = sharers[records[i, SEQ] * head_groups + records[i, GROUP]]
-    return num_slots <= _SLOTS_PER_CTA * num_ctas, records[:used], num_slots, num_counters
+    return num_own <= _SLOTS_PER_CTA * num_ctas, records[:used], num_slots, num_counters, first_slot, all_parts

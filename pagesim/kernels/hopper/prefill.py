@@ -13,12 +13,7 @@ added.
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared,
-    mbarrier,
-    tma,
-    warpgroup_mma,
-    warpgroup_mma_wait,
-)
+    fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait)
 
 from pagesim.kernels.hopper.producers import advance, post, read_field
 
@@ -46,18 +41,18 @@ def _post_item(seq, head, row, q_len, before, first_query, letter, phase, letter
 
 
 @gluon.jit
-def _lookup(table, seq, end, t, table_stride, S: gl.constexpr):
-    """Block of each box of tile ``t``; what lies behind the last token's block in the table may be anything."""
+def lookup(table, seq, end, token, table_stride, S: gl.constexpr):
+    """Block of each box of the tile at ``token``; what lies behind the last token's block may be anything."""
     entries = table + seq.to(gl.int64) * table_stride
     ids = ()
     for b in gl.static_range(TILE // S.BOX):
-        ids = ids + (gl.load(entries + gl.minimum(t * TILE + b * S.BOX, end - 1) // S.BLOCK_SIZE),)
+        ids = ids + (gl.load(entries + gl.minimum(token + b * S.BOX, end - 1) // S.BLOCK_SIZE),)
     return ids
 
 
 @gluon.jit
-def _fetch(desc, ring, slot, phase, ids, kv_head, t, S: gl.constexpr):
-    """Tile ``t`` of one head: BOX tokens and HALF columns at a time."""
+def fetch(desc, ring, slot, phase, ids, kv_head, token, S: gl.constexpr):
+    """A tile of one head: BOX tokens and HALF columns at a time."""
     boxes, full, empty = ring
     BOXES: gl.constexpr = TILE // S.BOX
     HALVES: gl.constexpr = S.HEAD_DIM // HALF
@@ -65,7 +60,7 @@ def _fetch(desc, ring, slot, phase, ids, kv_head, t, S: gl.constexpr):
     mbarrier.expect(full.index(slot), TILE * S.HEAD_DIM * 2)
     for b in gl.static_range(BOXES):
         for h in gl.static_range(HALVES):
-            tma.async_copy_global_to_shared(desc, [ids[b], kv_head, (t * TILE + b * S.BOX) % S.BLOCK_SIZE, h * HALF],
+            tma.async_copy_global_to_shared(desc, [ids[b], kv_head, (token + b * S.BOX) % S.BLOCK_SIZE, h * HALF],
                                             full.index(slot), boxes.index((slot * HALVES + h) * BOXES + b))
 
 
@@ -103,8 +98,8 @@ def _fetch_keys(q, k, queries, keys, letters, counter, table, lengths, first_que
             end = before + gl.minimum(row + ROWS, q_len)
             num_tiles = (end + TILE - 1) // TILE
             for t in range(num_tiles - 1, -1, -1):
-                ids = _lookup(table, seq, end, t, table_stride, S)
-                _fetch(k, keys, slot, phase, ids, head // S.GROUP, t, S)
+                ids = lookup(table, seq, end, t * TILE, table_stride, S)
+                fetch(k, keys, slot, phase, ids, head // S.GROUP, t * TILE, S)
                 slot, phase = advance(slot, phase, NUM_SLOTS)
                 if t == num_tiles - 1:
                     mbarrier.wait(q_empty.index(0), q_phase)
@@ -134,15 +129,15 @@ def _fetch_values(v, values, letters, table, table_stride, S: gl.constexpr):
         mbarrier.arrive(taken.index(letter), count=1)
         letter, letter_phase = advance(letter, letter_phase, MAIL)
         for t in range((end + TILE - 1) // TILE - 1, -1, -1):
-            ids = _lookup(table, seq, end, t, table_stride, S)
-            _fetch(v, values, slot, phase, ids, kv_head, t, S)
+            ids = lookup(table, seq, end, t * TILE, table_stride, S)
+            fetch(v, values, slot, phase, ids, kv_head, t * TILE, S)
             slot, phase = advance(slot, phase, NUM_SLOTS)
         mbarrier.wait(posted.index(letter), letter_phase)
         seq = read_field(mail, letter, SEQ, 1)
 
 
 @gluon.jit
-def _silence(v_parts, slot, tokens, S: gl.constexpr):
+def silence(v_parts, slot, tokens, S: gl.constexpr):
     """Zero V from ``tokens`` on: a weight of 0 does not silence a NaN.  Both consumers write the same."""
     PARTS: gl.constexpr = TILE // PART
     HALVES: gl.constexpr = S.HEAD_DIM // HALF
@@ -162,7 +157,7 @@ def _exp2(x):
 
 
 @gluon.jit
-def _narrow(x, dtype: gl.constexpr):
+def narrow(x, dtype: gl.constexpr):
     """Two numbers to one register in the order in which products take them; a plain cast swaps the halves first."""
     if dtype == gl.bfloat16:
         return gl.inline_asm_elementwise("cvt.rn.bf16x2.f32 $0, $2, $1;", "=r,r,r", [x], dtype=gl.bfloat16,
@@ -173,7 +168,7 @@ def _narrow(x, dtype: gl.constexpr):
 
 
 @gluon.jit
-def _weigh(s, m, limit, scale_log2, MASK: gl.constexpr):
+def weigh(s, m, limit, scale_log2, MASK: gl.constexpr):
     """A tile's weights, the new maximum, and the factor for what was summed before; ``limit`` tokens are visible."""
     if MASK:
         column = gl.arange(0, TILE, gl.SliceLayout(0, s.type.layout))
@@ -187,18 +182,18 @@ def _weigh(s, m, limit, scale_log2, MASK: gl.constexpr):
 
 
 @gluon.jit
-def _own_sum(w):
+def own_sum(w):
     """Sums over the columns that a thread holds, (rows, 4): nothing moves between the four threads of a row."""
     return gl.sum(gl.sum(w.reshape([M, TILE // 8, 4, 2]), 3), 1)
 
 
 @gluon.jit
-def _scale_rows(x, factor):
+def scale_rows(x, factor):
     return x * gl.convert_layout(factor, gl.SliceLayout(1, x.type.layout))[:, None]
 
 
 @gluon.jit
-def _step(q, p, o, m, total, slot, phase, keys, values, limit, scale_log2, MASK: gl.constexpr,
+def step(q, p, o, m, total, slot, phase, keys, values, limit, scale_log2, MASK: gl.constexpr,
           s_layout: gl.constexpr):
     """Scores of the next tile, and values of the tile whose weights ``p`` are."""
     k_tiles, k_full, k_empty = keys
@@ -212,14 +207,14 @@ def _step(q, p, o, m, total, slot, phase, keys, values, limit, scale_log2, MASK:
     o = warpgroup_mma(p, v_tiles.index(v_slot), o, is_async=True)
     s = warpgroup_mma_wait(1, [s])
     mbarrier.arrive(k_empty.index(slot), count=1)
-    w, m, old = _weigh(s, m, limit, scale_log2, MASK)
-    total = _scale_rows(total, old) + _own_sum(w)
+    w, m, old = weigh(s, m, limit, scale_log2, MASK)
+    total = scale_rows(total, old) + own_sum(w)
     # Over already, but ptxas moves no instruction across: without it the weights would wait for the values.
     mbarrier.wait(v_full.index(v_slot), v_phase)
     o, p, w, total = warpgroup_mma_wait(0, [o, p, w, total])
     mbarrier.arrive(v_empty.index(v_slot), count=1)
-    p = gl.convert_layout(_narrow(w, k_tiles.dtype), p.type.layout)
-    return p, _scale_rows(o, old), m, total, slot, phase
+    p = gl.convert_layout(narrow(w, k_tiles.dtype), p.type.layout)
+    return p, scale_rows(o, old), m, total, slot, phase
 
 
 @gluon.jit
@@ -266,18 +261,18 @@ def _consumer(queries, keys, values, v_parts, letters, out, scale_log2, C: gl.co
         s = warpgroup_mma_wait(0, [s])
         mbarrier.arrive(k_empty.index(slot), count=1)
         m = gl.full([M], float("-inf"), gl.float32, gl.SliceLayout(1, s_layout))
-        w, m, _ = _weigh(s, m, limit - tail, scale_log2, True)
-        total = _own_sum(w)
-        p = gl.convert_layout(_narrow(w, k_tiles.dtype), p_layout)
+        w, m, _ = weigh(s, m, limit - tail, scale_log2, True)
+        total = own_sum(w)
+        p = gl.convert_layout(narrow(w, k_tiles.dtype), p_layout)
         o = gl.zeros([M, D], gl.float32, o_layout)
         if end - tail < TILE:
             mbarrier.wait(v_full.index(slot), phase)
-            _silence(v_parts, slot, end - tail, S)
+            silence(v_parts, slot, end - tail, S)
         for t in range(num_tiles - 2, num_full - 1, -1):
-            p, o, m, total, slot, phase = _step(q, p, o, m, total, slot, phase, keys, values, limit - t * TILE,
+            p, o, m, total, slot, phase = step(q, p, o, m, total, slot, phase, keys, values, limit - t * TILE,
                                                 scale_log2, True, s_layout)
         for t in range(num_full):
-            p, o, m, total, slot, phase = _step(q, p, o, m, total, slot, phase, keys, values, limit, scale_log2, False,
+            p, o, m, total, slot, phase = step(q, p, o, m, total, slot, phase, keys, values, limit, scale_log2, False,
                                                 s_layout)
         mbarrier.arrive(q_empty.index(0), count=1)
         mbarrier.wait(v_full.index(slot), phase)
@@ -285,7 +280,7 @@ def _consumer(queries, keys, values, v_parts, letters, out, scale_log2, C: gl.co
         o = warpgroup_mma_wait(0, [o])
         mbarrier.arrive(v_empty.index(slot), count=1)
         slot, phase = advance(slot, phase, NUM_SLOTS)
-        o = _scale_rows(o, 1 / gl.sum(total, 1))
+        o = scale_rows(o, 1 / gl.sum(total, 1))
         at = ((first_query + row + o_row).to(gl.int64) * S.NUM_Q_HEADS + head) * D
         gl.store(out + at[:, None] + column[None, :], o.to(out.dtype.element_ty),
                  mask=(row + o_row < q_len)[:, None] & (column >= 0)[None, :])
@@ -294,7 +289,7 @@ def _consumer(queries, keys, values, v_parts, letters, out, scale_log2, C: gl.co
 
 
 @gluon.jit
-def _barriers(NUM: gl.constexpr, READERS: gl.constexpr):
+def barriers(NUM: gl.constexpr, READERS: gl.constexpr):
     """Of slots, each of which one role fills and READERS roles release."""
     full = gl.allocate_shared_memory(gl.int64, [NUM, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [NUM, 1], mbarrier.MBarrierLayout())
@@ -324,10 +319,10 @@ def prefill(q, k, v, table, lengths, first_query, counter, out, num_seqs, table_
     v_tiles = v_boxes._reinterpret(dtype, [NUM_SLOTS, TILE, D], plane)
     v_parts = v_boxes._reinterpret(dtype, [NUM_SLOTS * HALVES * (TILE // PART), PART, HALF], plane)
     mail = gl.allocate_shared_memory(gl.int32, [MAIL, FIELDS], gl.SwizzledSharedLayout(1, 1, 1, [0]))
-    q_full, q_empty = _barriers(1, 2)
-    k_full, k_empty = _barriers(NUM_SLOTS, 2)
-    v_full, v_empty = _barriers(NUM_SLOTS, 2)
-    posted, taken = _barriers(MAIL, 3)
+    q_full, q_empty = barriers(1, 2)
+    k_full, k_empty = barriers(NUM_SLOTS, 2)
+    v_full, v_empty = barriers(NUM_SLOTS, 2)
+    posted, taken = barriers(MAIL, 3)
     letters = (mail, posted, taken)
     queries = (q_tiles, q_full, q_empty)
     keys = (k_tiles, k_full, k_empty)

@@ -56,7 +56,7 @@ def prefill(q: torch.Tensor, cache: Cache, block_table: torch.Tensor, lengths: t
     num_queries, num_q_heads, head_dim = q.shape
     shape = make_shape(num_q_heads, pool.num_kv_heads, head_dim, pool.block_size)
     counter = torch.zeros(1, dtype=torch.int32, device=q.device)  # a call's own: calls may run at the same time
-    arguments = (_descriptor(q, q.shape, q.stride(), [M.value, 1, HALF.value]), _blocks(cache.k, pool, shape),
+    arguments = (descriptor(q, q.shape, q.stride(), [M.value, 1, HALF.value]), _blocks(cache.k, pool, shape),
                  _blocks(cache.v, pool, shape), block_table, lengths, first_query, counter, out, lengths.shape[0],
                  block_table.stride(0), scale * LOG2E.value, shape)
     items = (triton.cdiv(num_queries, ROWS.value) + lengths.shape[0]) * num_q_heads  # at most
@@ -68,10 +68,10 @@ def prefill(q: torch.Tensor, cache: Cache, block_table: torch.Tensor, lengths: t
 
 def _blocks(values: torch.Tensor, pool: Geometry, shape: Shape) -> TensorDescriptor:
     """Boxes of BOX tokens and HALF columns of a head, in a pool of any strides."""
-    return _descriptor(values, [pool.num_blocks, pool.num_kv_heads, pool.block_size, pool.head_dim],
+    return descriptor(values, [pool.num_blocks, pool.num_kv_heads, pool.block_size, pool.head_dim],
                        [pool.block_stride, pool.head_stride, pool.token_stride, 1], [1, 1, shape.BOX.value, HALF.value])
 
 
-def _descriptor(tensor: torch.Tensor, sizes: list[int], strides: list[int], box: list[int]) -> TensorDescriptor:
+def descriptor(tensor: torch.Tensor, sizes: list[int], strides: list[int], box: list[int]) -> TensorDescriptor:
     swizzled = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=len(box))
     return TensorDescriptor(tensor, list(sizes), list(strides), box, swizzled)

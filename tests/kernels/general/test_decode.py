@@ -28,7 +28,7 @@ def run(case: Case, *, item: int = 64, plan: Split | None = None, **options) -> 
     plan = plan or split(case.lengths, item, device=case.q.device, q_len=case.q.shape[1], window=case.mask.window)
     small = None if case.q.is_cuda else 64 if case.q.shape[-1] <= 128 else 32  # the interpreter's own is longer
     tile = options.pop("tile_tokens", small)
-    return decode(case.q, case.cache, case.block_table, case.lengths_tensor(), plan, mask=options.pop("mask", case.mask),
+    return decode(case.q, case.cache, case.block_table, case.lengths_tensor(), plan, mask=case.mask,
                   out=options.pop("out", case.poisoned_out()), tile_tokens=tile, **options)
 
 
@@ -51,6 +51,7 @@ MATRIX = pairwise({
     "layout": ["NHD", "HND"],
     "window": [None, None, 0, 100],
     "softcap": [None, None, 5.0],
+    "sinks": [False, False, True],
     "item": [64, 100, 4096],
 })
 
@@ -61,7 +62,8 @@ def test_decode_equals_the_definition_and_never_sees_poison(row, device):
     case = make_case(ragged(row["block_size"]), num_q_heads=row["group"] * row["num_kv_heads"],
                      num_kv_heads=row["num_kv_heads"], head_dim=row["head_dim"], q_len=row["q_len"], dtype=dtype,
                      cache_dtype=cache_dtype, block_size=row["block_size"], layout=row["layout"], window=row["window"],
-                     softcap=row["softcap"], device=device, k_scale=0.5 if cache_dtype == FP8 else 1.0,
+                     softcap=row["softcap"], sinks=row["sinks"], device=device,
+                     k_scale=0.5 if cache_dtype == FP8 else 1.0,
                      v_scale=3.0 if cache_dtype == FP8 else 1.0)
     assert_right(run(case, item=row["item"]), case)
 

@@ -54,6 +54,7 @@ MATRIX = pairwise({
     "layout": ["NHD", "HND"],
     "window": [None, None, 0, 90],
     "softcap": [None, None, 5.0],
+    "sinks": [False, False, True],
     "chunk": ["whole", "half", "last"],
 })
 
@@ -71,7 +72,8 @@ def test_prefill_equals_the_definition_and_never_sees_poison(row, device):
     lengths = [0, 1, b - 1, b, b + 1, 2 * b + 70]
     make_chunks(lengths, chunks(row["chunk"], lengths), num_q_heads=row["group"] * row["num_kv_heads"],
                 num_kv_heads=row["num_kv_heads"], head_dim=row["head_dim"], dtype=dtype, cache_dtype=cache_dtype,
-                block_size=b, layout=row["layout"], window=row["window"], softcap=row["softcap"], device=device,
+                block_size=b, layout=row["layout"], window=row["window"], softcap=row["softcap"], sinks=row["sinks"],
+                device=device,
                 k_scale=0.5 if cache_dtype == FP8 else 1.0, v_scale=3.0 if cache_dtype == FP8 else 1.0).assert_right()
 
 

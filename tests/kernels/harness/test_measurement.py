@@ -6,19 +6,11 @@ from dataclasses import replace
 import pytest
 
 from pagesim.kernels.harness.measurement import (
-    Row,
-    advice,
-    as_csv,
-    as_json,
-    fit_linear,
-    fits_by_shape,
-    over_contiguous,
-    read_rows,
-    write_row,
-)
+    Row, advice, as_csv, as_json, fit_linear, fits_by_shape, over_contiguous, read_rows, write_row)
 
-PLAIN = Row("W1/ours/shuffled/b16/NHD/bf16", "W1", "ours", "shuffled", 16, "NHD", "bf16", 64, 1000, 1, 32, 8, 128, 10**9, 2,
-            250.0, 249.0, 251.0, 300.0, 4000.0, 240.0, 0.96, 1.0, 4200.0, 2e-3, 3e-3, True, {"gpu": "G", "driver": "1"})
+PLAIN = Row("W1/ours/shuffled/b16/NHD/bf16", "W1", "ours", "shuffled", 16, "NHD", "bf16", 64, 1000, 1, 32, 8, 128,
+            10**9, 10**9, 2, 250.0, 249.0, 251.0, 300.0, 4000.0, 240.0, 0.96, 240.0, 0.96, 1.0,
+            4200.0, 2e-3, 3e-3, True, {"gpu": "G", "driver": "1"})
 
 
 def row(tables="shuffled", block_size=16, graph_us=250.0, context_tokens=1000, kernel="ours", workload="W1"):

@@ -176,6 +176,13 @@ def test_bytes_of_a_decode_count_each_key_and_value_once(device):
     assert decode_bytes(replay) == 2 * 11 * 16 * 4 + 2 * 2 * 2 * 16 * 4 + 4 * 3
 
 
+def test_a_token_that_sequences_share_counts_once_in_the_bytes_of_a_decode(device):
+    replay = Replay([PREFIX], MODEL, device, prefill_tokens=0)
+    replay.step(PREFIX)
+    queries_and_entries = decode_bytes(replay) - 2 * len(set(PREFIX.slots().tolist())) * 16 * 4
+    assert queries_and_entries == 2 * 4 * 2 * 16 * 4 + 4 * (3 + 2 + 1 + 2)
+
+
 def test_a_batch_without_sequences_is_right(device):
     tables = from_rows([], [], 4, 7)
     assert all(row.verdict.passed for row in Replay([tables], MODEL, device, prefill_tokens=4).step(tables))

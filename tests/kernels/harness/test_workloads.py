@@ -54,6 +54,33 @@ def test_a_pool_that_is_too_small_and_an_unknown_kind_are_refused():
         make_tables(SMALL, 4, 9, "spread", 1)
 
 
+TREE = Workload("tree", np.full(8, 52), shared=((1, 16), (4, 24)))
+
+
+@pytest.mark.parametrize("kind", ["contiguous", "shuffled"])
+def test_sequences_share_the_blocks_of_their_groups_and_no_others(kind):
+    num_blocks = num_blocks_for(TREE, 8, kind, 2)
+    assert num_blocks == 2 * (2 + 4 * 3 + 8 * 2)
+    tables = make_tables(TREE, 8, num_blocks, kind, 2)
+    for table in tables:
+        assert (table[:, :2] == table[0, :2]).all() and (table[::2, 2:5] == table[1::2, 2:5]).all()
+        assert len(np.unique(table[::2, 2:5])) == 12 and len(np.unique(table[:, 5:])) == 16
+    assert len(np.unique(tables)) == num_blocks
+
+
+def test_what_is_shared_counts_once_in_unique_bytes():
+    assert TREE.unique_kv_elements == 2 * 8 * 128 * (16 + 4 * 24 + 8 * 12)
+    assert builtin()["S1"].unique_kv_elements == 2 * 8 * 128 * (8192 + 64 * 512)
+    assert builtin()["W4"].unique_kv_elements == builtin()["W4"].kv_elements
+    sharing = from_snapshot("peak", from_rows([[3, 1], [3, 0]], [6, 4], 4, 5, shared=True))
+    assert sharing.unique_kv_elements == 2 * 8 * 128 * 6
+
+
+def test_tables_that_would_take_shared_blocks_apart_are_refused():
+    with pytest.raises(InputError, match="take apart what the sequences of tree share"):
+        make_tables(TREE, 8, 100, "sorted", 1)
+
+
 def test_a_decode_step_reads_k_and_v_of_each_token_once_and_prefill_counts_visible_pairs_only():
     assert builtin()["W1"].kv_elements == 2 * 8 * 128 * 64 * 4096
     prompt = Workload("prompt", np.array([3]), q_len=3)

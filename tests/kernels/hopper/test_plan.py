@@ -62,6 +62,39 @@ def test_every_tile_of_every_row_is_in_exactly_one_part(lengths, num_ctas, head_
         assert all(r[p.TOKENS] == lengths[row // head_groups] for r in parts)
 
 
+@st.composite
+def shared_batches(draw):
+    """Lengths, where own tokens begin, and shared parts: some where there are shared tokens, else none."""
+    lengths = draw(batches)
+    begin = np.array([draw(st.integers(0, n // 16)) * 16 for n in lengths], np.int64)
+    return lengths, begin, np.array([draw(st.integers(1, 20)) if at else 0 for at in begin], np.int64)
+
+
+@settings(deadline=None, max_examples=200)
+@given(shared_batches(), ctas, st.integers(1, 4), pools)
+def test_of_a_sequence_that_shares_its_own_tiles_are_counted_behind_the_parts_that_it_shares(
+        batch, num_ctas, head_groups, pool):
+    lengths, begin, shared = batch
+    plan = p.make_plan(lengths, num_ctas, head_groups=head_groups, pool_tiles=pool, begin=begin, shared_parts=shared)
+    rows = parts_by_row(plan, head_groups)
+    assert sorted(rows) == list(range(len(lengths) * head_groups))
+    slots = []
+    for row, parts in rows.items():
+        seq = row // head_groups
+        tiles = np.concatenate([np.arange(r[p.FIRST_TILE], r[p.FIRST_TILE] + r[p.NUM_TILES]) for r in parts])
+        assert sorted(tiles) == list(range(begin[seq] // 16, tiles_of(lengths[seq])))
+        assert all(r[p.NUM_PARTS] == len(parts) + shared[seq] for r in parts)
+        assert plan.num_parts[row] == (len(parts) + shared[seq] if len(parts) + shared[seq] > 1 else 0)
+        if len(parts) + shared[seq] > 1:
+            first = plan.first_slots[row]
+            assert sorted(r[p.SLOT] - first for r in parts) == list(range(shared[seq], shared[seq] + len(parts)))
+            assert all(r[p.FIRST_SLOT] == first for r in parts)
+            slots += range(first, first + shared[seq] + len(parts))
+    assert sorted(slots) == list(range(plan.num_slots))
+    assert plan.num_slots <= p.max_slots(num_ctas) + head_groups * (shared.sum() + len(lengths))
+    assert plan.num_counters <= p.max_counters(num_ctas) + head_groups * len(lengths)
+
+
 @settings(deadline=None, max_examples=100)
 @given(batches, ctas)
 def test_only_a_sequence_of_length_zero_has_an_empty_part(lengths, num_ctas):
@@ -170,6 +203,11 @@ def test_uniform_short_sequences_are_not_cut():
 def test_one_long_sequence_goes_over_all_ctas():
     plan = p.make_plan(np.array([131072]), H200_SMS)
     assert (loads(plan) > 0).all() and plan.num_counters == 2 and plan.num_slots == H200_SMS
+
+
+def test_ctas_that_are_left_to_others_get_no_part():
+    load = loads(p.make_plan(np.full(64, 512), 2 * H200_SMS, used_ctas=100))
+    assert load[:100].min() > 0 and not load[100:].any()
 
 
 def test_a_small_batch_is_not_cut_into_single_tiles():
