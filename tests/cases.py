@@ -1,11 +1,12 @@
 """Made-up decode cases whose every unused slot is poison."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
-from pagesim.kernels.pool import poisoned_pool
+from pagesim.kernels.cache import Cache, poisoned_pool
+from pagesim.kernels.mask import Mask
 from pagesim.kernels.reference import paged_attention
 
 
@@ -19,19 +20,21 @@ class Case:
     """
 
     q: torch.Tensor
-    k_cache: torch.Tensor
-    v_cache: torch.Tensor
+    cache: Cache
     block_table: torch.Tensor
     lengths: np.ndarray
-    options: dict
+    mask: Mask
 
     def lengths_tensor(self) -> torch.Tensor:
         return torch.from_numpy(self.lengths.astype(np.int32)).to(self.q.device)
 
     def expected(self, dtype: torch.dtype = torch.float64) -> torch.Tensor:
         """By the definition, in ``dtype``."""
-        return paged_attention(self.q, self.k_cache, self.v_cache, self.block_table, self.lengths.tolist(),
-                               dtype=dtype, **self.options)
+        return paged_attention(self.q, self.cache, self.block_table, self.lengths.tolist(), self.mask, dtype)
+
+    def moved(self, k: torch.Tensor, v: torch.Tensor, **changes) -> "Case":
+        """The same case over other tensors, and with other changes."""
+        return replace(self, cache=replace(self.cache, k=k, v=v), **changes)
 
     def poisoned_out(self) -> torch.Tensor:
         return torch.full_like(self.q, float("nan"))
@@ -40,7 +43,8 @@ class Case:
 def make_case(lengths: list[int], *, num_q_heads: int = 4, num_kv_heads: int = 2, head_dim: int = 64, q_len: int = 1,
               dtype: torch.dtype = torch.float16, cache_dtype: torch.dtype | None = None, block_size: int = 16,
               layout: str = "NHD", window: int | None = None, softcap: float | None = None, k_scale: float = 1.0,
-              v_scale: float = 1.0, spare_blocks: int = 3, device: str = "cpu", seed: int = 0) -> Case:
+              v_scale: float = 1.0, sinks: bool = False, spare_blocks: int = 3, device: str = "cpu",
+              seed: int = 0) -> Case:
     """A batch with a random block table; every number follows from ``seed``."""
     generator = torch.Generator().manual_seed(seed)
     cache_dtype = cache_dtype or dtype
@@ -63,5 +67,6 @@ def make_case(lengths: list[int], *, num_q_heads: int = 4, num_kv_heads: int = 2
             rows = cache if layout == "NHD" else cache.transpose(1, 2)
             rows[own[token // block_size].to(device), (token % block_size).to(device)] = new.to(cache_dtype).to(device)
     q = torch.randn((len(lengths), q_len, num_q_heads, head_dim), generator=generator).to(dtype).to(device)
-    options = {"layout": layout, "window": window, "softcap": softcap, "k_scale": k_scale, "v_scale": v_scale}
-    return Case(q, k_cache, v_cache, table.to(device), np.array(lengths, np.int64), options)
+    drawn = torch.randn(num_q_heads, generator=generator).to(device) if sinks else None
+    return Case(q, Cache(k_cache, v_cache, layout, (k_scale, v_scale)), table.to(device), np.array(lengths, np.int64),
+                Mask(window=window, softcap=softcap, sinks=drawn))

@@ -13,9 +13,9 @@ from pagesim.errors import InputError
 
 if TYPE_CHECKING:
     from pagesim.core.blocktables import BlockTables
-    from pagesim.kernels.bench import Case
-    from pagesim.kernels.measurement import Row
-    from pagesim.kernels.workloads import Workload
+    from pagesim.kernels.harness.bench import Case
+    from pagesim.kernels.harness.measurement import Row
+    from pagesim.kernels.harness.workloads import Workload
 
 _DEFAULT_WORKLOADS = ("W1", "W2", "W3", "W4", "W5")
 
@@ -31,8 +31,8 @@ def bench_kernel(
         "Snapshots of block tables (.npz), or configs, each case of which is simulated up to --snapshot. "
         "Without any, the built-in batches W1 to W5."))] = [],
     workload: Annotated[list[str], typer.Option("--workload", metavar="NAME", help=(
-        "A built-in batch: W1 to W5; R1 to R5 are ragged; W1q4; b1x128, b1x4k, b8x512, b4x1k, b4x4k, b16x1k; P1 and P4 "
-        "are prefill; repeatable."
+        "A built-in batch: W1 to W5; R1 to R5 are ragged; W1q4; b1x128, b1x4k, b8x512, b4x1k, b4x4k, b16x1k; S1 to S3 "
+        "share a prefix, T1 a prompt and documents; P1 and P4 are prefill; repeatable."
     ))] = [],
     kernel: Annotated[list[str], typer.Option("--kernel", metavar="NAME", help=(
         "ours (default), general, gather+sdpa, sdpa, sdpa-flash, flex, flashinfer, flashinfer-batch, flash-attention, "
@@ -67,9 +67,9 @@ def bench_kernel(
 ) -> None:
     """Measure paged decode on this GPU: block sizes × tables × kernels, each checked before it is timed."""
     require("bench-kernel", "kernel", "torch", "triton")
-    from pagesim.kernels.bench import DTYPES, make_cases
-    from pagesim.kernels.pool import LAYOUTS
-    from pagesim.kernels.workloads import TABLES
+    from pagesim.kernels.cache import LAYOUTS
+    from pagesim.kernels.harness.bench import DTYPES, make_cases
+    from pagesim.kernels.harness.workloads import TABLES
 
     for option, value, allowed in [("--dtype", dtype, DTYPES), *(("--layout", name, LAYOUTS) for name in layout),
                                    *(("--tables", kind, TABLES) for kind in tables)]:
@@ -104,7 +104,7 @@ def bench_kernel(
 
 
 def _builtin(names: "list[str] | tuple[str, ...]") -> "list[Workload]":
-    from pagesim.kernels.workloads import builtin
+    from pagesim.kernels.harness.workloads import builtin
 
     known = builtin()
     for name in names:
@@ -142,7 +142,7 @@ def _named(tables: "BlockTables", otherwise: str) -> str:
 
 
 def _simulated(name: str, tables: "BlockTables", heads: str | None, head_dim: int | None) -> "Workload":
-    from pagesim.kernels.workloads import from_snapshot
+    from pagesim.kernels.harness.workloads import from_snapshot
 
     if not (tables.lengths > 0).any():
         raise InputError(f"{name}: no sequence holds a token at that moment; choose another with --snapshot")
@@ -155,8 +155,8 @@ def _simulated(name: str, tables: "BlockTables", heads: str | None, head_dim: in
 
 def _measure(cases: "list[Case]", repeat: int, seed: int, output: Path | None, *, resume: bool,
              quiet: bool) -> "list[Row]":
-    from pagesim.kernels.bench import Bench, run_cases
-    from pagesim.kernels.measurement import read_rows, write_row
+    from pagesim.kernels.harness.bench import Bench, run_cases
+    from pagesim.kernels.harness.measurement import read_rows, write_row
 
     bench = Bench([case.workload for case in cases], cases[0].dtype, seed=seed)
     log = None if output is None else output / "rows.jsonl"
@@ -182,7 +182,7 @@ def _measure(cases: "list[Case]", repeat: int, seed: int, output: Path | None, *
 
 def _show(rows: "list[Row]", form: Format, *, quiet: bool) -> None:
     from pagesim.cli.console import print_tables
-    from pagesim.kernels.measurement import advice, as_csv, as_json
+    from pagesim.kernels.harness.measurement import advice, as_csv, as_json
     from pagesim.report.tables import Sheet
 
     if form is Format.json:
@@ -198,7 +198,7 @@ def _show(rows: "list[Row]", form: Format, *, quiet: bool) -> None:
 
 
 def _write(folder: Path, rows: "list[Row]") -> None:
-    from pagesim.kernels.measurement import as_csv, as_json
+    from pagesim.kernels.harness.measurement import as_csv, as_json
 
     (folder / "rows.csv").write_text(as_csv(rows))
     (folder / "bench.json").write_text(as_json(rows) + "\n")
@@ -208,6 +208,6 @@ def _write(folder: Path, rows: "list[Row]") -> None:
         print("pagesim: no bench.png: matplotlib is not installed", file=sys.stderr)
         return
     del matplotlib
-    from pagesim.kernels.bench_plot import plot
+    from pagesim.kernels.harness.bench_plot import plot
 
     plot(rows, folder / "bench.png")

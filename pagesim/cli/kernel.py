@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from pagesim.case import Case
     from pagesim.core.blocktables import BlockTables
-    from pagesim.kernels.contents import Model
-    from pagesim.kernels.corruption import Corruption
-    from pagesim.kernels.replay import Replay, Row
-    from pagesim.kernels.speed import Speed
+    from pagesim.kernels.harness.contents import Model
+    from pagesim.kernels.harness.corruption import Corruption
+    from pagesim.kernels.harness.replay import Replay, Row
+    from pagesim.kernels.harness.speed import Speed
 
 _CPU_SEQUENCES = 4
 _CPU_PREFILL_TOKENS = 16
@@ -60,6 +60,8 @@ def kernel(
 ) -> None:
     """Carry simulated block tables through real paged attention and check every output row."""
     device = _choose_device(device)
+    from pagesim.kernels.harness.choice import choose
+
     entry = _place_and_entry(corrupt)
     tables, snapshot = _tables(source, case, tuple(overrides), when, steps, quiet=quiet)
     if not any(step.num_seqs for step in tables):
@@ -68,7 +70,7 @@ def kernel(
     count = sequences or (max(step.num_seqs for step in tables) if device == "cuda" else _CPU_SEQUENCES)
     if prefill_tokens is None:
         prefill_tokens = _GPU_PREFILL_TOKENS if device == "cuda" else _CPU_PREFILL_TOKENS
-    chosen, places = _choose(tables, count, entry)
+    chosen, places = choose(tables, count, entry)
     if not quiet and not json:
         say(headlines(tables, chosen, snapshot, model, device))
     rows, speed, corruption = _run(chosen, places, model, device, prefill_tokens, entry, seed, quiet=quiet)
@@ -161,8 +163,8 @@ def _model(known: dict | None, heads: str | None, head_dim: int | None, layers: 
            layout: str) -> "Model":
     import torch
 
-    from pagesim.kernels.contents import DTYPES, Model
-    from pagesim.kernels.pool import LAYOUTS
+    from pagesim.kernels.cache import LAYOUTS
+    from pagesim.kernels.harness.contents import DTYPES, Model
 
     for option, value, allowed in (("--dtype", dtype, DTYPES), ("--kv-cache-dtype", kv_cache_dtype, ("auto", "fp8")),
                                    ("--layout", layout, LAYOUTS)):
@@ -188,35 +190,11 @@ def _left_out(tables: "list[BlockTables]") -> list[str]:
     return model.beyond_plain_attention(max(int(step.lengths.max()) for step in tables if step.num_seqs))
 
 
-def _choose(tables: "list[BlockTables]", count: int,
-            entry: tuple[int, int] | None) -> "tuple[list[BlockTables], list[list[int]]]":
-    """Up to ``count`` sequences of each step, in the smallest pool that holds them, and their places in that step.
-
-    Of one step they are evenly spread over the running order, with the one to corrupt and a neighbour among them; of
-    several they are the first of each.
-    """
-    import numpy as np
-
-    from pagesim.core.blocktables import renumbered
-
-    places = [np.arange(min(count, step.num_seqs)) for step in tables]
-    if all(step.num_seqs <= count for step in tables):
-        return tables, [own.tolist() for own in places]
-    if len(tables) == 1:
-        total = tables[0].num_seqs
-        spread = np.linspace(0, total - 1, count).round().astype(int)
-        if entry is not None and entry[0] < total:
-            spread = np.concatenate([spread, [entry[0], (entry[0] + 1) % total]])
-        places = [np.unique(spread)]
-    chosen = renumbered([step.select(own) for step, own in zip(tables, places, strict=True)])
-    return chosen, [own.tolist() for own in places]
-
-
 def _run(tables: "list[BlockTables]", places: list[list[int]], model: "Model", device: str, prefill_tokens: int,
          entry: tuple[int, int] | None, seed: int, *,
          quiet: bool) -> "tuple[list[Row], Speed | None, Corruption | None]":
     """Replay the steps; sequences are named by their places before some were chosen."""
-    from pagesim.kernels.replay import Replay
+    from pagesim.kernels.harness.replay import Replay
 
     replay = Replay(tables, model, device, prefill_tokens=prefill_tokens, seed=seed)
     rows = []
@@ -229,14 +207,14 @@ def _run(tables: "list[BlockTables]", places: list[list[int]], model: "Model", d
                   f"{'right' if all(row.verdict.passed for row in found) else 'WRONG'}", file=sys.stderr)
     speed = None
     if device == "cuda" and all(row.verdict.passed for row in rows):  # no time for what is wrong
-        from pagesim.kernels.speed import time_decode
+        from pagesim.kernels.harness.speed import time_decode
 
         speed = time_decode(replay)
     return rows, speed, None if entry is None else _corruption(replay, tables[-1], places[-1], entry)
 
 
 def _corruption(replay: "Replay", tables: "BlockTables", places: list[int], entry: tuple[int, int]) -> "Corruption":
-    from pagesim.kernels.corruption import corrupt
+    from pagesim.kernels.harness.corruption import corrupt
 
     if entry[0] not in places:
         raise InputError(f"there is no sequence {entry[0]} to corrupt among the {len(places)} that are taken")

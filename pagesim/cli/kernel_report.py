@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pagesim.core.blocktables import BlockTables
-    from pagesim.kernels.contents import Model
-    from pagesim.kernels.corruption import Corruption
-    from pagesim.kernels.replay import Row
-    from pagesim.kernels.speed import Speed
+    from pagesim.kernels.harness.contents import Model
+    from pagesim.kernels.harness.corruption import Corruption
+    from pagesim.kernels.harness.replay import Row
+    from pagesim.kernels.harness.speed import Speed
 
 
 @dataclass(frozen=True)

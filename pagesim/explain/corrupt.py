@@ -11,9 +11,8 @@ from pagesim.allocators.paged import Paged, admit, make
 from pagesim.core.blocktables import BlockTables, from_rows
 from pagesim.errors import InputError
 from pagesim.explain.lesson import Lesson, Question
-from pagesim.kernels.cache_write import write_cache
-from pagesim.kernels.dispatch import paged_decode, plan_decode
-from pagesim.kernels.pool import poisoned_pool
+from pagesim.kernels.cache import Cache, poisoned_pool
+from pagesim.kernels.dispatch import paged_decode, plan_decode, write_cache
 
 NAMES = "ABC"
 _LENGTHS = np.array([40, 50, 20])
@@ -36,15 +35,15 @@ class Batch:
         generator = torch.Generator().manual_seed(0)
         k, v = torch.randn((2, int(_LENGTHS.sum()), _KV_HEADS, _HEAD_DIM), generator=generator)
         self._q = torch.randn((len(NAMES), 1, _Q_HEADS, _HEAD_DIM), generator=generator)
-        self._caches = [poisoned_pool(_NUM_BLOCKS, _BLOCK, _KV_HEADS, _HEAD_DIM, layout="NHD", dtype=torch.float32,
-                                      device="cpu") for _ in range(2)]
-        write_cache(k, v, *self._caches, torch.from_numpy(self.tables.slots()), layout="NHD")
+        self._cache = Cache(*(poisoned_pool(_NUM_BLOCKS, _BLOCK, _KV_HEADS, _HEAD_DIM, layout="NHD",
+                                            dtype=torch.float32, device="cpu") for _ in range(2)))
+        write_cache(k, v, self._cache, torch.from_numpy(self.tables.slots()))
 
     def decode(self, table: np.ndarray) -> torch.Tensor:
         """Output of each sequence's newest token by this table, shape (3, query heads, head_dim)."""
-        plan = plan_decode(self._q, self._caches[0], _LENGTHS, layout="NHD")
+        plan = plan_decode(self._q, self._cache, _LENGTHS)
         lengths = torch.from_numpy(_LENGTHS.astype(np.int32))
-        return paged_decode(self._q, *self._caches, torch.from_numpy(table), lengths, plan, layout="NHD")[:, 0]
+        return paged_decode(self._q, self._cache, torch.from_numpy(table), lengths, plan)[:, 0]
 
 
 def corrupt() -> Lesson:

@@ -1,31 +1,39 @@
 """Paged decode and prefill for users: one rule for each says which kernel runs, and says why.
 
-The Hopper kernels (``hopper``, ``hopper_prefill``) take the common shapes on their GPU, the general ones (``decode``,
-``prefill``) everything else::
+What the tables have in common is read once (``sharing``).  The Hopper kernels take the common shapes on their GPU, the
+general ones everything else::
 
-    plan = plan_decode(q, k_cache, lengths, layout="NHD")   # once for a batch; lengths on the host
-    plan.update(lengths)                                    # each step, also between replays of a captured graph
-    paged_decode(q, k_cache, v_cache, block_table, lengths_on_gpu, plan, layout="NHD", out=out)   # for each layer
-    paged_prefill(q, k_cache, v_cache, block_table, lengths, first_query, max_q_len, layout="NHD", out=out)   # no plan
+    cache = Cache(k, v, layout="NHD")            # a layer's blocks; nothing is copied
+    plan = plan_decode(q, cache, lengths, table) # once for a batch; lengths and block table on the host
+    plan.update(lengths, table)                  # each step, also between replays of a captured graph
+    paged_decode(q, cache, block_table, lengths_on_gpu, plan, out=out)                        # for each layer
+    paged_prefill(q, cache, block_table, lengths_on_gpu, first_query, max_q_len, out=out)     # needs no plan
 
 How a sequence is cut depends on the batch that it is in: its output is the same in every batch to rounding, not to the
-last bit.  Who needs that takes ``decode.decode`` with a ``split`` of a fixed item length.
+last bit.  Who needs that takes ``general.decode.decode`` with a ``split`` of a fixed item length.
 """
 
-from functools import cache
+from functools import cache as once
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 import triton
 
 from pagesim.errors import InputError
-from pagesim.kernels import decode as general
-from pagesim.kernels.attend import INTERPRET
+from pagesim.kernels.cache import Cache
+from pagesim.kernels.general.cache_write import write_cache
+from pagesim.kernels.general.plan import GeneralPlan
+from pagesim.kernels.general.prefill import prefill as general_prefill
+from pagesim.kernels.general.split import num_sms
 from pagesim.kernels.launch import NEW_TRITON
-from pagesim.kernels.pool import Geometry, geometry
-from pagesim.kernels.prefill import prefill as general_prefill
-from pagesim.kernels.split import CTAS_PER_SM, CTAS_PER_SM_8BIT, Split, item_tokens, most_items, num_sms, split
-from pagesim.kernels.validate import CACHE_8BIT
+from pagesim.kernels.mask import CAUSAL, Mask
+
+if TYPE_CHECKING:
+    from pagesim.kernels.hopper.decode_launch import HopperPlan
+
+__all__ = ["Cache", "Mask", "paged_decode", "paged_prefill", "plan_decode", "why_general", "why_general_prefill",
+           "write_cache"]
 
 KERNELS = ("hopper", "general")
 MIN_HOPPER_TILES = 4  # tiles for each SM below which starting the ring and merging cost more than streaming saves
@@ -33,73 +41,24 @@ MIN_HOPPER_QUERIES = 512  # below which the general prefill kernel is as fast
 MIN_QUERIES_A_SEQUENCE = 80  # on average, below which too many of the 128 rows that Hopper's takes at a time are empty
 SLOWER = ("the batch is small", "the sequences have few queries")  # reasons that do not keep who asks for it away
 
-
-class GeneralPlan:
-    """Items, cuts and room for partial results of the general kernel, with the same use as ``HopperPlan``.
-
-    Attributes:
-        capacity_tokens: total of the lengths that an update may bring.  Given, buffers keep their addresses and are
-            padded to the most items that any batch of so many tokens is cut into.
-        kept: what calls compiled, by their shapes.
-    """
-
-    kernel = "general"
-
-    def __init__(self, q: torch.Tensor, num_kv_heads: int, lengths: np.ndarray, window: int | None,
-                 capacity_tokens: int | None, ctas_per_sm: int):
-        self._shape, self._window = q.shape, window
-        self._size = num_kv_heads, num_sms(q.device), ctas_per_sm
-        self.capacity_tokens = max(int(np.sum(lengths)), capacity_tokens or 0)
-        self._pad = most_items(len(lengths), self.capacity_tokens, *self._size) if capacity_tokens else 0
-        self.split = self._cut(lengths, q.device)
-        num_parts = self._pad or self.split.num_parts
-        self.workspace = general.make_workspace(num_parts, *q.shape[1:], q.device)
-        self.kept: dict[tuple, dict] = {}
-
-    def _cut(self, lengths: np.ndarray, device: torch.device | str) -> Split:
-        most = item_tokens(int(np.sum(lengths)), *self._size)
-        return split(lengths, most, device=device, q_len=self._shape[1], window=self._window, pad_items=self._pad,
-                     pad_cuts=self._pad and len(lengths))
-
-    def update(self, lengths: np.ndarray) -> None:
-        """Plan for these visible tokens.
-
-        Raises:
-            InputError: another number of sequences, or more tokens than the ``capacity_tokens`` that was given.
-        """
-        total = int(np.sum(lengths))
-        if len(lengths) != self._shape[0] or (self._pad and total > self.capacity_tokens):
-            raise InputError(f"the plan is for {self._shape[0]} sequences of at most {self.capacity_tokens} tokens "
-                             f"together, got {len(lengths)} of {total}; give plan_decode a larger capacity_tokens")
-        new = self._cut(lengths, "cpu")
-        if not self._pad:
-            self.split = Split(new.items.to(self.split.items.device), new.cuts.to(self.split.cuts.device),
-                               new.num_parts)
-            if new.num_parts > len(self.workspace.out):
-                self.workspace = general.make_workspace(new.num_parts, *self._shape[1:], self.workspace.out.device)
-            return
-        self.split.items.copy_(new.items, non_blocking=True)
-        self.split.cuts.copy_(new.cuts, non_blocking=True)
+_capability = once(torch.cuda.get_device_capability)
 
 
-_capability = cache(torch.cuda.get_device_capability)
-
-
-def _why_not_hopper(q: torch.Tensor, k_cache: torch.Tensor, pool: Geometry, *, window: int | None = None,
-                    softcap: float | None = None, k_scale: float = 1.0, v_scale: float = 1.0) -> str | None:
+def _why_not_hopper(q: torch.Tensor, cache: Cache, mask: Mask) -> str | None:
     """What keeps a call from both Hopper kernels."""
     if q.device.type != "cuda":
         return f"the device is {q.device.type}"
-    capability = _capability(q.device)
+    capability, pool = _capability(q.device), cache.geometry
     return _first([
         (capability != (9, 0), f"compute capability is {capability[0]}.{capability[1]}, not 9.0"),
         (not NEW_TRITON, f"Triton is {triton.__version__}, older than 3.6"),
-        (q.dtype not in (torch.bfloat16, torch.float16) or k_cache.dtype != q.dtype,
-         f"dtypes are {q.dtype} and {k_cache.dtype}, not bf16 or fp16"),
+        (q.dtype not in (torch.bfloat16, torch.float16) or cache.k.dtype != q.dtype,
+         f"dtypes are {q.dtype} and {cache.k.dtype}, not bf16 or fp16"),
         (pool.head_dim not in (64, 128), f"head_dim is {pool.head_dim}, not 64 or 128"),
-        (window is not None or softcap is not None, "of a window or a soft cap"),
-        (k_scale != 1.0 or v_scale != 1.0, "of scales"),
-        (any(stride % 16 for stride in pool[4:]) or k_cache.data_ptr() % 16,
+        (mask.window is not None or mask.softcap is not None or mask.sinks is not None,
+         "of a window, a soft cap or sinks"),
+        (cache.scales != (1.0, 1.0), "of scales"),
+        (any(stride % 16 for stride in pool[4:]) or cache.k.data_ptr() % 16,
          "a stride of the pool is not a multiple of 16 elements")])
 
 
@@ -107,31 +66,26 @@ def _first(reasons: list[tuple[bool, str]]) -> str | None:
     return next((reason for holds, reason in reasons if holds), None)
 
 
-def why_general(q: torch.Tensor, k_cache: torch.Tensor, lengths: np.ndarray, *, layout: str, **options) -> str | None:
-    """The rule of decode: what keeps this batch from the Hopper kernel; None where that kernel runs.
-
-    Args:
-        options: window, softcap, k_scale and v_scale of the call, where it has them.
-    """
-    pool = geometry(k_cache, layout)
-    reason = _why_not_hopper(q, k_cache, pool, **options)
+def why_general(q: torch.Tensor, cache: Cache, lengths: np.ndarray, mask: Mask = CAUSAL) -> str | None:
+    """The rule of decode: what keeps this batch from the Hopper kernel; None where that kernel runs."""
+    reason = _why_not_hopper(q, cache, mask)
     if reason is not None:
         return reason
-    rows = q.shape[1] * (q.shape[2] // pool.num_kv_heads)
-    tiles = int(np.sum(-(-lengths // 16))) * (pool.num_kv_heads // 4)
-    return _first([(pool.num_kv_heads % 4 != 0, f"{pool.num_kv_heads} KV heads are not a multiple of 4"),
+    num_kv_heads = cache.geometry.num_kv_heads
+    rows = q.shape[1] * (q.shape[2] // num_kv_heads)
+    tiles = int(np.sum(-(-lengths // 16))) * (num_kv_heads // 4)
+    return _first([(num_kv_heads % 4 != 0, f"{num_kv_heads} KV heads are not a multiple of 4"),
                    (rows > 16, f"{rows} query rows to a KV head are more than 16"),
                    (tiles < 2 * MIN_HOPPER_TILES * num_sms(q.device), "the batch is small")])
 
 
-def why_general_prefill(q: torch.Tensor, k_cache: torch.Tensor, num_seqs: int, *, layout: str,
-                        **options) -> str | None:
+def why_general_prefill(q: torch.Tensor, cache: Cache, num_seqs: int, mask: Mask = CAUSAL) -> str | None:
     """The rule of prefill, likewise."""
-    pool = geometry(k_cache, layout)
-    reason = _why_not_hopper(q, k_cache, pool, **options)
+    reason = _why_not_hopper(q, cache, mask)
     if reason is not None:
         return reason
-    return _first([(pool.block_size % 16 != 0, f"blocks of {pool.block_size} tokens are not a multiple of 16"),
+    block_size = cache.geometry.block_size
+    return _first([(block_size % 16 != 0, f"blocks of {block_size} tokens are not a multiple of 16"),
                    (q.data_ptr() % 16 != 0, "the queries do not start at a multiple of 16 bytes"),
                    (q.shape[0] == 0, "there are no queries"),
                    (q.shape[0] < MIN_QUERIES_A_SEQUENCE * num_seqs, "the sequences have few queries"),
@@ -151,63 +105,48 @@ def _choose(kernel: str | None, reason: str | None) -> str:
     return kernel or ("hopper" if reason is None else "general")
 
 
-def plan_decode(q: torch.Tensor, k_cache: torch.Tensor, lengths: np.ndarray, *, layout: str, window: int | None = None,
-                kernel: str | None = None, capacity_tokens: int | None = None, **options):
+def plan_decode(q: torch.Tensor, cache: Cache, lengths: np.ndarray, block_table: np.ndarray | None = None, *,
+                mask: Mask = CAUSAL, kernel: str | None = None,
+                capacity_tokens: int | None = None) -> "GeneralPlan | HopperPlan":
     """Choose a kernel by ``why_general`` and plan for it.
 
     Args:
-        q, k_cache: tensors like those of the calls.
+        q, cache, mask: like those of the calls.
         lengths: visible tokens, the queries' own included, int64 on the host.
-        window, options: as of ``why_general``.
+        block_table: the host's copy, int32 (num_seqs, max_blocks): leading blocks that sequences have in common are
+            then read once, where that pays and there is no window.  Without it nothing is looked for, now or later.
         kernel: take this one, whatever the rule says.
         capacity_tokens: total tokens that later updates may reach, where a captured graph must keep its buffers.
 
     Raises:
-        InputError: an unknown kernel, or one that does not take this shape.
+        InputError: an unknown kernel, one that does not take this shape, or a table without a row for each length.
     """
     lengths = np.asarray(lengths, np.int64)
-    kernel = _choose(kernel, why_general(q, k_cache, lengths, layout=layout, window=window, **options))
-    pool = geometry(k_cache, layout)
-    if kernel == "general":
-        return GeneralPlan(q, pool.num_kv_heads, lengths, window, capacity_tokens,
-                           CTAS_PER_SM_8BIT if k_cache.dtype == CACHE_8BIT else CTAS_PER_SM)
-    from pagesim.kernels import hopper_launch  # Gluon is imported only where it can run
+    pool = cache.geometry
+    if _choose(kernel, why_general(q, cache, lengths, mask)) == "general":
+        return GeneralPlan(q, cache, lengths, mask.window, block_table, capacity_tokens)
+    from pagesim.kernels.hopper import decode_launch  # Gluon is imported only where it can run
 
-    shape = hopper_launch.make_shape(q.shape[1], q.shape[2], pool.num_kv_heads, pool.head_dim, pool.block_size)
-    return hopper_launch.HopperPlan(shape, pool.num_kv_heads, lengths, num_sms(q.device), q.device)
+    shape = decode_launch.make_shape(q.shape[1], q.shape[2], pool.num_kv_heads, pool.head_dim, pool.block_size)
+    return decode_launch.HopperPlan(shape, q, cache, lengths, block_table, num_sms(q.device))
 
 
-def paged_decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor,
-                 lengths: torch.Tensor, plan, *, layout: str, scale: float | None = None, window: int | None = None,
-                 softcap: float | None = None, k_scale: float = 1.0, v_scale: float = 1.0,
+def paged_decode(q: torch.Tensor, cache: Cache, block_table: torch.Tensor, lengths: torch.Tensor,
+                 plan: "GeneralPlan | HopperPlan", *, mask: Mask = CAUSAL,
                  out: torch.Tensor | None = None) -> torch.Tensor:
-    """Attention of each sequence's last ``q_len`` tokens over its paged cache; arguments as for ``decode.decode``.
+    """Attention of each sequence's last ``q_len`` tokens over its paged cache; arguments as for ``general.decode``.
 
-    ``plan`` must have been made or updated from the same lengths; window and softcap must be those it was made for.
+    ``plan`` must have been made or updated from the same lengths and tables, and made for a mask of the same window.
     """
     out = torch.empty_like(q) if out is None else out
-    if plan.kernel == "general":
-        tensors = q, k_cache, v_cache, block_table, lengths, out
-        key = (layout, window, softcap,
-               *((x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16 == 0) for x in tensors))
-        return general.decode(q, k_cache, v_cache, block_table, lengths, plan.split, layout=layout, scale=scale,
-                              window=window, softcap=softcap, k_scale=k_scale, v_scale=v_scale, out=out,
-                              workspace=plan.workspace, kept=None if INTERPRET else plan.kept.setdefault(key, {}))
-    from pagesim.kernels import hopper_launch
-
-    if plan.num_seqs != len(q) or (window, softcap, k_scale, v_scale) != (None, None, 1.0, 1.0):
-        raise InputError(f"the plan is for {plan.num_seqs} sequences without window, softcap and scales")
-    hopper_launch.decode(q, k_cache, v_cache, block_table, lengths, plan, layout=layout,
-                         scale=q.shape[-1] ** -0.5 if scale is None else scale, out=out)
+    plan.decode(q, cache, block_table, lengths, mask, out)
     return out
 
 
-def paged_prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor,
-                  lengths: torch.Tensor, first_query: torch.Tensor, max_q_len: int, *, layout: str,
-                  scale: float | None = None, window: int | None = None, softcap: float | None = None,
-                  k_scale: float = 1.0, v_scale: float = 1.0, out: torch.Tensor | None = None,
+def paged_prefill(q: torch.Tensor, cache: Cache, block_table: torch.Tensor, lengths: torch.Tensor,
+                  first_query: torch.Tensor, max_q_len: int, *, mask: Mask = CAUSAL, out: torch.Tensor | None = None,
                   kernel: str | None = None) -> torch.Tensor:
-    """Causal attention of each sequence's last tokens; arguments as for ``prefill.prefill``.
+    """Causal attention of each sequence's last tokens; arguments as for ``general.prefill``.
 
     Args:
         kernel: take this one, whatever ``why_general_prefill`` says.
@@ -215,13 +154,11 @@ def paged_prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor,
     Raises:
         InputError: an unknown kernel, one that does not take this call, or arguments that do not fit together.
     """
-    options = {"window": window, "softcap": softcap, "k_scale": k_scale, "v_scale": v_scale, "layout": layout}
-    arguments = q, k_cache, v_cache, block_table, lengths, first_query, max_q_len
-    if _choose(kernel, why_general_prefill(q, k_cache, lengths.shape[0], **options)) == "general":
-        return general_prefill(*arguments, scale=scale, out=out, **options)
-    from pagesim.kernels import hopper_prefill_launch
+    arguments = q, cache, block_table, lengths, first_query, max_q_len
+    if _choose(kernel, why_general_prefill(q, cache, lengths.shape[0], mask)) == "general":
+        return general_prefill(*arguments, mask=mask, out=out)
+    from pagesim.kernels.hopper import prefill_launch
 
     out = torch.empty_like(q) if out is None else out
-    hopper_prefill_launch.prefill(*arguments, layout=layout, scale=q.shape[-1] ** -0.5 if scale is None else scale,
-                                  out=out)
+    prefill_launch.prefill(*arguments, scale=mask.scale_of(q.shape[-1]), out=out)
     return out

@@ -6,8 +6,16 @@ import torch
 import triton
 from triton.compiler import CompiledKernel
 
+try:
+    from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+except ImportError:  # an old Triton, whose kernels don't overlap
+    gdc_launch_dependents = gdc_wait = None
+
 TRITON = tuple(int(part) for part in triton.__version__.split(".")[:2])
 NEW_TRITON = TRITON >= (3, 6)  # Gluon and overlapping launches
+
+__all__ = ["NEW_TRITON", "TRITON", "Kept", "addresses", "gdc_launch_dependents", "gdc_wait", "launch",
+           "next_power_of_2", "overlaps"]
 
 next_power_of_2 = cache(triton.next_power_of_2)  # 3 µs else
 

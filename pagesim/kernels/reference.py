@@ -5,17 +5,21 @@ Query i of a sequence of L tokens with ``q_len`` queries stands at position ``p_
 
     out_i = Σ_t e^{s_it} v_t / Σ_t e^{s_it},        softcap(s) = cap · tanh(s / cap),
 
-and zeros where a query sees nothing.  Block by block (Milakov and Gimelshein 2018; FlashAttention; Kwon et al. 2023):
-with the running maximum m, sum ℓ and unnormalised output O, all kept to the same reference m,
+and zeros where a query sees nothing.  A head with a sink ``z`` has ``e^z`` more in its denominator.  Block by block
+(Milakov and Gimelshein 2018; FlashAttention; Kwon et al. 2023): with the running maximum m, sum ℓ and unnormalised
+output O, all kept to the same reference m,
 
     m' = max(m, m_j)    ℓ' = ℓ·e^{m-m'} + ℓ_j·e^{m_j-m'}    O' = O·e^{m-m'} + O_j·e^{m_j-m'}    out = O / ℓ
 
-over the blocks j; a block in which nothing is visible contributes nothing.
+over the blocks j; a block in which nothing is visible contributes nothing, and a sink begins with m = z, ℓ = 1, O = 0.
 """
 
 import math
 
 import torch
+
+from pagesim.kernels.cache import Cache
+from pagesim.kernels.mask import CAUSAL, Mask
 
 
 def gather(cache: torch.Tensor, table: torch.Tensor, length: int, layout: str) -> torch.Tensor:
@@ -35,12 +39,11 @@ def visible(q_len: int, length: int, window: int | None, device: torch.device) -
     return seen if window is None else seen & (token >= position - window)
 
 
-def _scores(q: torch.Tensor, k: torch.Tensor, seen: torch.Tensor, scale: float, softcap: float | None) -> torch.Tensor:
+def _scores(q: torch.Tensor, k: torch.Tensor, seen: torch.Tensor, mask: Mask) -> torch.Tensor:
     """Masked scores, shape (num_kv_heads, group, q_len, num_tokens)."""
-    q = q.unflatten(1, (k.shape[1], -1))
-    scores = torch.einsum("qhgd,thd->hgqt", q, k) * scale
-    if softcap is not None:
-        scores = softcap * torch.tanh(scores / softcap)
+    scores = torch.einsum("qhgd,thd->hgqt", q.unflatten(1, (k.shape[1], -1)), k) * mask.scale_of(q.shape[-1])
+    if mask.softcap is not None:
+        scores = mask.softcap * torch.tanh(scores / mask.softcap)
     return scores.masked_fill(~seen, -math.inf)
 
 
@@ -54,8 +57,7 @@ def _rows(out: torch.Tensor) -> torch.Tensor:
     return out.flatten(0, 1).transpose(0, 1)
 
 
-def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, scale: float, window: int | None = None,
-              softcap: float | None = None) -> torch.Tensor:
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Mask = CAUSAL) -> torch.Tensor:
     """One sequence by the definition, in the precision of its arguments.
 
     Args:
@@ -65,25 +67,36 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, scale: float
     Returns:
         Shape (q_len, num_q_heads, head_dim of v).
     """
-    seen = visible(len(q), len(k), window, q.device)
-    scores = _scores(q, k, seen, scale, softcap)
-    weights = torch.softmax(scores, -1).masked_fill(~seen, 0.0)
+    seen = visible(len(q), len(k), mask.window, q.device)
+    scores = _scores(q, k, seen, mask)
+    if mask.sinks is not None:
+        scores = torch.cat([_sinks(mask.sinks, k.shape[1], q), scores], -1)
+        weights = torch.softmax(scores, -1)[..., 1:]
+    else:
+        weights = torch.softmax(scores, -1).masked_fill(~seen, 0.0)
     return _rows(torch.einsum("hgqt,thd->hgqd", weights, _seen_values(v, seen)))
 
 
-def blockwise_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, block_size: int, scale: float,
-                        window: int | None = None, softcap: float | None = None) -> torch.Tensor:
+def _sinks(sinks: torch.Tensor, num_kv_heads: int, q: torch.Tensor) -> torch.Tensor:
+    """In the precision of ``q``, shape (num_kv_heads, group, q_len, 1)."""
+    return sinks.to(q.dtype).view(num_kv_heads, -1, 1, 1).expand(-1, -1, len(q), -1)
+
+
+def blockwise_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, block_size: int,
+                        mask: Mask = CAUSAL) -> torch.Tensor:
     """The same by the recurrence, in blocks of ``block_size`` tokens."""
-    seen = visible(len(q), len(k), window, q.device)
+    seen = visible(len(q), len(k), mask.window, q.device)
     num_q_heads, num_kv_heads = q.shape[1], k.shape[1]
     v = _seen_values(v, seen)
     shape = (num_kv_heads, num_q_heads // num_kv_heads, len(q))
-    maximum = q.new_full(shape, -math.inf)
-    total = q.new_zeros(shape)
+    if mask.sinks is None:
+        maximum, total = q.new_full(shape, -math.inf), q.new_zeros(shape)
+    else:
+        maximum, total = _sinks(mask.sinks, num_kv_heads, q)[..., 0], q.new_ones(shape)
     out = q.new_zeros((*shape, v.shape[-1]))
     for start in range(0, len(k), block_size):
         block = slice(start, start + block_size)
-        scores = _scores(q, k[block], seen[:, block], scale, softcap)
+        scores = _scores(q, k[block], seen[:, block], mask)
         new = torch.maximum(maximum, scores.amax(-1))
         base = new.masked_fill(new == -math.inf, 0.0)  # -inf - -inf would be NaN where nothing was visible so far
         weights, keep = torch.exp(scores - base[..., None]), torch.exp(maximum - base)
@@ -93,25 +106,21 @@ def blockwise_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, bl
     return _rows(out / total.masked_fill(total == 0, 1.0)[..., None])
 
 
-def paged_attention(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor,
-                    lengths: list[int], *, layout: str, scale: float | None = None, window: int | None = None,
-                    softcap: float | None = None, k_scale: float = 1.0, v_scale: float = 1.0,
+def paged_attention(q: torch.Tensor, cache: Cache, block_table: torch.Tensor, lengths: list[int], mask: Mask = CAUSAL,
                     dtype: torch.dtype = torch.float64) -> torch.Tensor:
     """Every sequence by the definition, in ``dtype``.
 
     Args:
         q: shape (num_seqs, q_len, num_q_heads, head_dim).
-        k_cache, v_cache: the pool in ``layout``; a cached value times its scale is the value meant.
         block_table: shape (num_seqs, max_blocks).
         lengths: stored tokens of each sequence, the queries' own included.
 
     Returns:
         Shape of ``q``, in ``dtype``.
     """
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
-    out = torch.empty((*q.shape[:-1], v_cache.shape[-1]), dtype=dtype, device=q.device)
+    out = torch.empty(q.shape, dtype=dtype, device=q.device)
     for seq, length in enumerate(lengths):
-        k = gather(k_cache, block_table[seq], int(length), layout).to(dtype) * k_scale
-        v = gather(v_cache, block_table[seq], int(length), layout).to(dtype) * v_scale
-        out[seq] = attention(q[seq].to(dtype), k, v, scale=scale, window=window, softcap=softcap)
+        k, v = (gather(values, block_table[seq], int(length), cache.layout).to(dtype) * scale
+                for values, scale in zip((cache.k, cache.v), cache.scales, strict=True))
+        out[seq] = attention(q[seq].to(dtype), k, v, mask)
     return out

@@ -4,33 +4,22 @@ import numpy as np
 import torch
 
 from pagesim.errors import InputError
-from pagesim.kernels.pool import Geometry, geometry
+from pagesim.kernels.cache import Cache, Geometry, describe
+from pagesim.kernels.mask import Mask
 
 QUERY_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 CACHE_8BIT = torch.float8_e4m3fn
 MAX_HEAD_DIM = 256
 
 
-def check_pool(k_cache: torch.Tensor, v_cache: torch.Tensor, dtype: torch.dtype, layout: str) -> Geometry:
-    """K and V are of one shape, strides, dtype and device; their dtype is ``dtype`` or fp8."""
-    pool = geometry(k_cache, layout)
-    if (k_cache.shape != v_cache.shape or k_cache.stride() != v_cache.stride() or k_cache.dtype != v_cache.dtype
-            or k_cache.device != v_cache.device):
-        raise InputError("k_cache and v_cache must agree in shape, strides, dtype and device, got "
-                         f"{_describe(k_cache)} and {_describe(v_cache)}")
-    if k_cache.dtype not in (dtype, CACHE_8BIT):
-        raise InputError(f"the cache must be {dtype} or {CACHE_8BIT}, got {k_cache.dtype}")
-    return pool
-
-
-def check_queries(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, out: torch.Tensor | None,
-                  layout: str) -> Geometry:
-    """The queries' last two dimensions are heads and head_dim that fit the pool; ``out`` is like ``q``."""
+def check_queries(q: torch.Tensor, cache: Cache, mask: Mask, out: torch.Tensor | None) -> Geometry:
+    """The queries' last two dimensions are heads and head_dim that fit the cache; ``out`` is like ``q``."""
     if q.dtype not in QUERY_DTYPES or not q.is_contiguous():
-        raise InputError(f"q must be contiguous and one of {', '.join(map(str, QUERY_DTYPES))}, got {_describe(q)}")
-    pool = check_pool(k_cache, v_cache, q.dtype, layout)
-    if q.device != k_cache.device:
-        raise InputError(f"q is on {q.device} and the cache on {k_cache.device}")
+        raise InputError(f"q must be contiguous and one of {', '.join(map(str, QUERY_DTYPES))}, got {describe(q)}")
+    check_dtype(cache, q.dtype)
+    pool = cache.geometry
+    if q.device != cache.k.device:
+        raise InputError(f"q is on {q.device} and the cache on {cache.k.device}")
     num_q_heads, head_dim = q.shape[-2:]
     if head_dim != pool.head_dim or not 1 <= head_dim <= MAX_HEAD_DIM:
         raise InputError(f"head_dim of q and cache must be equal and at most {MAX_HEAD_DIM}, "
@@ -39,38 +28,45 @@ def check_queries(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor,
         raise InputError(f"{num_q_heads} query heads cannot be shared evenly by {pool.num_kv_heads} KV heads")
     if out is not None and not (out.shape == q.shape and out.dtype == q.dtype and out.device == q.device
                                 and out.is_contiguous()):
-        raise InputError(f"out must be like q and contiguous, got {_describe(out)} for {_describe(q)}")
+        raise InputError(f"out must be like q and contiguous, got {describe(out)} for {describe(q)}")
+    if mask.sinks is not None and (len(mask.sinks) != num_q_heads or mask.sinks.device != q.device):
+        raise InputError(f"sinks must be {num_q_heads}, one for each query head, on {q.device}, "
+                         f"got {describe(mask.sinks)}")
     return pool
 
 
-def check_decode(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor,
-                 lengths: torch.Tensor, out: torch.Tensor | None, *, layout: str, window: int | None) -> None:
+def check_dtype(cache: Cache, dtype: torch.dtype) -> None:
+    if cache.k.dtype not in (dtype, CACHE_8BIT):
+        raise InputError(f"the cache must be {dtype} or {CACHE_8BIT}, got {cache.k.dtype}")
+
+
+def check_decode(q: torch.Tensor, cache: Cache, block_table: torch.Tensor, lengths: torch.Tensor, mask: Mask,
+                 out: torch.Tensor | None) -> None:
     """Everything about a decode call that can be seen without waiting for the GPU.
 
     Tensors on the CPU are looked into as well; for those on a GPU the caller checks its host copy (``check_table``).
     """
     if q.dim() != 4:
         raise InputError(f"q must have shape (num_seqs, q_len, num_q_heads, head_dim), got {tuple(q.shape)}")
-    pool = check_queries(q, k_cache, v_cache, out, layout)
+    pool = check_queries(q, cache, mask, out)
     check_metadata(block_table, lengths, q.shape[0], q.device)
     if q.device.type == "cpu":
-        first_visible = None if window is None else lengths.numpy() - q.shape[1] - window
+        first_visible = None if mask.window is None else lengths.numpy() - q.shape[1] - mask.window
         check_table(block_table.numpy(), lengths.numpy(), pool.block_size, pool.num_blocks, shared=True,
                     first_visible=first_visible)
 
 
-def check_prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, block_table: torch.Tensor,
-                  lengths: torch.Tensor, first_query: torch.Tensor, max_q_len: int, out: torch.Tensor | None, *,
-                  layout: str, window: int | None) -> Geometry:
+def check_prefill(q: torch.Tensor, cache: Cache, block_table: torch.Tensor, lengths: torch.Tensor,
+                  first_query: torch.Tensor, max_q_len: int, mask: Mask, out: torch.Tensor | None) -> None:
     """The same of a prefill call."""
     if q.dim() != 3:
         raise InputError(f"q must have shape (num_queries, num_q_heads, head_dim), got {tuple(q.shape)}")
-    pool = check_queries(q, k_cache, v_cache, out, layout)
+    pool = check_queries(q, cache, mask, out)
     check_metadata(block_table, lengths, lengths.shape[0], q.device)
     if (first_query.dtype != torch.int32 or first_query.shape != (len(lengths) + 1,) or not first_query.is_contiguous()
             or first_query.device != q.device):
         raise InputError(f"first_query must be contiguous int32 of shape ({len(lengths) + 1},) on {q.device}, "
-                         f"got {_describe(first_query)}")
+                         f"got {describe(first_query)}")
     if q.device.type == "cpu":
         q_lens = np.diff(first_query.numpy())
         if first_query[0] != 0 or first_query[-1] != len(q) or (q_lens < 0).any() or (q_lens > max_q_len).any():
@@ -80,30 +76,18 @@ def check_prefill(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor,
             seq = int(np.argmax(q_lens > lengths.numpy()))
             raise InputError(f"sequence {seq} has {q_lens[seq]} queries and only {int(lengths[seq])} tokens; "
                              "its queries count among them")
-        first_visible = None if window is None else lengths.numpy() - q_lens - window
+        first_visible = None if mask.window is None else lengths.numpy() - q_lens - mask.window
         check_table(block_table.numpy(), lengths.numpy(), pool.block_size, pool.num_blocks, shared=True,
                     first_visible=first_visible)
-    return pool
-
-
-def check_options(*, scale: float | None, window: int | None, softcap: float | None, k_scale: float,
-                  v_scale: float) -> None:
-    for name, value in (("scale", scale), ("k_scale", k_scale), ("v_scale", v_scale)):
-        if value is not None and not 0 < value < float("inf"):
-            raise InputError(f"{name} must be a number above 0, got {value}")
-    if window is not None and window < 0:
-        raise InputError(f"window must be None or at least 0, got {window}")
-    if softcap is not None and not 0 < softcap < float("inf"):
-        raise InputError(f"softcap must be None or a number above 0, got {softcap}")
 
 
 def check_metadata(block_table: torch.Tensor, lengths: torch.Tensor, num_seqs: int, device: torch.device) -> None:
     if (block_table.dtype != torch.int32 or block_table.dim() != 2
             or (block_table.numel() and block_table.stride(1) != 1)):
         raise InputError("block_table must be int32 of shape (num_seqs, max_blocks) with contiguous rows, "
-                         f"got {_describe(block_table)}")
+                         f"got {describe(block_table)}")
     if lengths.dtype != torch.int32 or lengths.dim() != 1 or not lengths.is_contiguous():
-        raise InputError(f"lengths must be contiguous int32 of shape (num_seqs,), got {_describe(lengths)}")
+        raise InputError(f"lengths must be contiguous int32 of shape (num_seqs,), got {describe(lengths)}")
     if block_table.shape[0] != num_seqs or lengths.shape[0] != num_seqs:  # len() of a tensor takes microseconds
         raise InputError(f"q has {num_seqs} sequences, block_table {len(block_table)} and lengths {len(lengths)}")
     if block_table.device != device or lengths.device != device:
@@ -149,6 +133,3 @@ def check_table(block_table: np.ndarray, lengths: np.ndarray, block_size: int, n
         raise InputError(f"block {block_table[rows[a], entries[a]]} is used twice: "
                          f"by sequence {rows[a]} entry {entries[a]} and by sequence {rows[b]} entry {entries[b]}")
 
-
-def _describe(tensor: torch.Tensor) -> str:
-    return f"{tensor.dtype} {tuple(tensor.shape)} strides {tensor.stride()} on {tensor.device}"

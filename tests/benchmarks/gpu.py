@@ -12,12 +12,13 @@ from pathlib import Path
 
 from pagesim.config import load
 from pagesim.experiment.snapshots import moment, snapshot
-from pagesim.kernels.bench import Bench, make_cases, run_cases
-from pagesim.kernels.measurement import Row, over_contiguous, write_row
-from pagesim.kernels.workloads import Workload, builtin, from_snapshot
+from pagesim.kernels.harness.bench import Bench, make_cases, run_cases
+from pagesim.kernels.harness.measurement import Row, over_contiguous, write_row
+from pagesim.kernels.harness.workloads import Workload, builtin, from_snapshot
 
 ROOT = Path(__file__).parents[2]
 UNIFORM, RAGGED = ("W1", "W2", "W3", "W4", "W5"), ("R1", "R2", "R3", "R4", "R5")
+SHARED = ("S1", "S2", "S3", "T1")
 SMALL = ("b1x128", "b1x4k", "b8x512", "b16x1k", "W1q4")
 PEERS = ("cudnn", "flash-attention", "flashinfer", "flashinfer-batch")
 BLOCK_SIZES = (1, 8, 16, 32, 64, 128, 256)
@@ -78,6 +79,13 @@ def decode(runs: Runs) -> None:
     print(f"\nragged: at least {min(shares):.1f} %, on average {sum(shares) / len(shares):.1f} %")
 
 
+def shared(runs: Runs) -> None:
+    rows = runs.rows(named(SHARED), ("ours", "general", "flash-attention", "flashinfer"))
+    show("Shared prefixes, µs (% of a read of every sequence's bytes, and with what is shared read once)", rows,
+         lambda r: r.workload, lambda r: r.kernel,
+         lambda r: f"{r.graph_us:.1f} ({100 * r.ceiling_share:.0f}, {100 * r.unique_ceiling_share:.1f})")
+
+
 def small(runs: Runs) -> None:
     rows = runs.rows(named(SMALL), ("ours", "general", *PEERS))
     show("Small batches and four query tokens, µs in a graph (eager)", rows, lambda r: r.workload, lambda r: r.kernel,
@@ -115,7 +123,7 @@ def accuracy(runs: Runs) -> None:
          lambda r: f"{r.error_mean:.1e}, {r.error_worst:.1e}")
 
 
-PARTS = {"decode": decode, "small": small, "prefill": prefill, "blocks": blocks, "scatter": scatter,
+PARTS = {"decode": decode, "shared": shared, "small": small, "prefill": prefill, "blocks": blocks, "scatter": scatter,
          "accuracy": accuracy}
 
 

@@ -1,7 +1,8 @@
 """What planning a decode step costs on the host: ``python tests/benchmarks/planning.py``.
 
 Both kernels' plans for an H200 of 132 SMs, uniform and ragged batches; once for a step, whatever the number of layers.
-Microseconds, medians of 300 after warming up; beside them the time of a sort of as many rows by numpy.
+Microseconds, medians of 300 after warming up; beside them the time of a sort of as many rows by numpy.  Then batches
+whose sequences share prefixes, or nothing: finding what, cutting it, and planning the rest for the Hopper kernel.
 """
 
 import statistics
@@ -10,10 +11,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pagesim.kernels.hopper_launch import make_shape
-from pagesim.kernels.plan import make_plan
-from pagesim.kernels.split import item_tokens, split
-from pagesim.kernels.workloads import ragged
+from pagesim.kernels.general.split import item_tokens, split
+from pagesim.kernels.harness.workloads import builtin, make_tables, ragged
+from pagesim.kernels.hopper.decode_launch import make_shape
+from pagesim.kernels.hopper.plan import make_plan
+from pagesim.kernels.shared_plan import TILE_BYTES
+from pagesim.kernels.sharing import cut, find_shared
 
 NUM_SMS = 132
 
@@ -43,5 +46,23 @@ def main() -> None:
                 print(f"{num_seqs:9} {num_kv_heads:8} {kind:>8} {costs[0]:7.0f} {costs[1]:7.0f} {costs[2]:6.0f}")
 
 
+def shared() -> None:
+    print(f"\n{'batch':>9} {'sequences':>9} {'find':>7} {'cut':>7} {'plan':>6}   µs")
+    for name in ("S1", "S2", "S3", "T1", "W2", "R5"):
+        batch = builtin()[name]
+        table, lengths = make_tables(batch, 16, 10**6, "shuffled", 1)[0], batch.lengths
+        sharing = find_shared(table, lengths, 16, token_bytes=4096)
+        begin = parts = None
+        own_tokens, cutting = 0.0, 0.0
+        if sharing is not None:
+            own_tokens = float((lengths - sharing.begin).sum()) * 4096 / TILE_BYTES
+            options = sharing, 4, 128, NUM_SMS, 1, 8, 10**5, own_tokens
+            begin, parts, cutting = sharing.begin, cut(*options).num_parts, median_us(cut, *options)
+        costs = (median_us(find_shared, table, lengths, 16, token_bytes=4096), cutting,
+                 median_us(make_plan, lengths, 2 * NUM_SMS, head_groups=2, begin=begin, shared_parts=parts))
+        print(f"{name:>9} {len(lengths):9} {costs[0]:7.0f} {costs[1]:7.0f} {costs[2]:6.0f}")
+
+
 if __name__ == "__main__":
     main()
+    shared()

@@ -108,7 +108,7 @@ def test_a_corrupted_entry_ends_in_1_and_names_who_changed(pagesim, snapshot):
 
 
 def test_a_kernel_that_is_wrong_ends_in_1(snapshot):
-    code = "import pagesim.kernels.replay as r; write = r.write_cache; " \
+    code = "import pagesim.kernels.harness.replay as r; write = r.write_cache; " \
            "r.write_cache = lambda k, v, *rest, **options: write(k, 1.01 * v, *rest, **options); " \
            "from pagesim.cli.main import main; main()"
     ended = subprocess.run([sys.executable, "-c", code, "kernel", str(snapshot), *SMALL], capture_output=True,

@@ -173,7 +173,7 @@ def test_a_file_without_a_fit_says_what_a_fit_takes(problems, bench):
 
 
 def test_bench_kernels_own_json_is_read(case, bench):
-    from pagesim.kernels.measurement import Row, as_json
+    from pagesim.kernels.harness.measurement import Row, as_json
 
     rows = [
         Row(f"{name}/ours/shuffled/b16/NHD/bf16", name, "ours", "shuffled", 16, "NHD", "bf16", 64, tokens, 1, 32,

@@ -92,10 +92,11 @@ def test_block_by_block_equals_one_pass_for_any_cut():
 
 def test_the_recurrence_of_the_lesson_is_that_of_the_kernels_reference():
     torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'pagesim[kernel]'")
+    from pagesim.kernels.mask import Mask
     from pagesim.kernels.reference import blockwise_attention
 
     q, k, v = (torch.from_numpy(x)[:, None] for x in (QUERY[None], KEYS, VALUES))
-    out = blockwise_attention(q, k, v, block_size=BLOCK, scale=1.0)[0, 0]
+    out = blockwise_attention(q, k, v, BLOCK, Mask(scale=1.0))[0, 0]
     np.testing.assert_allclose(out.numpy(), one_pass(KEYS @ QUERY, VALUES), rtol=1e-12)
 
 

@@ -10,14 +10,17 @@ import numpy as np
 import torch
 
 HERE = Path(__file__).parent
-sys.path[:0] = map(str, (HERE, HERE.parent, HERE.parent / "kernels", HERE.parents[1]))
+KERNELS = HERE.parent / "kernels"
+sys.path[:0] = map(str, (HERE, HERE.parent, KERNELS, KERNELS / "general", HERE.parents[1]))
 
 import test_gpu_prefill
+import test_gpu_shared
 import test_mla
 from cases import make_case
 from launching import check, plan_with_pool, run
 
-from pagesim.kernels.check import compare
+from pagesim.kernels import sharing
+from pagesim.kernels.harness.check import compare
 
 LENGTHS = [*np.random.default_rng(7).lognormal(6.2, 1, 40).astype(int).tolist(), 0, 1, 17, 9000]
 FP8 = torch.float8_e4m3fn
@@ -32,6 +35,14 @@ def decode(**shape) -> None:
             check(case, run(case, "hopper", plan=plan_with_pool(case, pool_tiles)))
     check(case, run(case, "general"))
     print("decode", shape, flush=True)
+
+
+def shared(**shape) -> None:
+    sharing.MIN_SAVED_BYTES = 0
+    for kernel in ("hopper", "general"):
+        case = test_gpu_shared.make_case(test_gpu_shared.DOCUMENTS, **shape)
+        check(case, run(case, kernel, plan=test_gpu_shared.make_plan(case, kernel)))
+    print("shared", shape, flush=True)
 
 
 def prefill() -> None:
@@ -53,6 +64,8 @@ if __name__ == "__main__":
     for shape in ({}, {"num_kv_heads": 32}, {"block_size": 8}, {"head_dim": 64}, {"q_len": 4},
                   {"cache_dtype": FP8, "k_scale": 0.1, "v_scale": 0.1}):
         decode(**shape)
+    for shape in ({}, {"block_size": 8}, {"q_len": 4}):
+        shared(**shape)
     prefill()
     for dtypes in ((torch.bfloat16, None), (torch.bfloat16, FP8), (torch.float32, FP8)):
         mla(*dtypes)

@@ -11,8 +11,6 @@ pytest.importorskip("triton", reason="triton is not installed: pip install 'page
 from cases import make_case
 from launching import RAGGED, check, run
 
-from pagesim.kernels.dispatch import paged_decode, plan_decode
-
 pytestmark = pytest.mark.gpu
 
 
@@ -114,7 +112,7 @@ def test_no_entry_behind_a_sequences_end_is_followed(hopper, kernel, block_size)
 @pytest.mark.parametrize("kernel", ["hopper", "general"])
 def test_logits_far_below_any_sentinel_are_not_taken_for_masked(hopper, kernel):
     case = make_case([3000, 40, 1], num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda")
-    case.k_cache[..., 0] = torch.where(case.k_cache[..., 0].isnan(), float("nan"), 1.0)
+    case.cache.k[..., 0] = torch.where(case.cache.k[..., 0].isnan(), float("nan"), 1.0)
     case.q[..., 0] = -3e6  # every logit near -2.7e5
     out = run(case, kernel)
     assert out.isfinite().all()
@@ -137,17 +135,15 @@ def test_blocks_at_the_end_of_a_pool_past_2_to_the_31_and_32_elements_are_read_r
         pytest.skip(f"needs {4 * elements * 2.2 / 1e9:.0f} GB of free GPU memory, {free / 1e9:.0f} are free")
     small = make_case([1000, 17, 300], num_q_heads=32, num_kv_heads=num_kv_heads, head_dim=head_dim,
                       dtype=torch.bfloat16, block_size=block_size, device="cuda")
-    num_blocks = elements // (block_size * num_kv_heads * head_dim) + 2 * len(small.k_cache)
-    shift = num_blocks - len(small.k_cache)
+    num_blocks = elements // (block_size * num_kv_heads * head_dim) + 2 * len(small.cache.k)
+    shift = num_blocks - len(small.cache.k)
     caches = []
-    for cache in (small.k_cache, small.v_cache):
+    for cache in (small.cache.k, small.cache.v):
         large = torch.full((num_blocks, *cache.shape[1:]), float("nan"), dtype=cache.dtype, device="cuda")
         large[shift:] = cache
         caches.append(large)
     table = small.block_table + shift
-    plan = plan_decode(small.q, caches[0], small.lengths, kernel=kernel, layout="NHD")
-    out = paged_decode(small.q, *caches, table, small.lengths_tensor(), plan, layout="NHD")
-    check(small, out)
+    check(small, run(small.moved(*caches, block_table=table), kernel))
 
 
 @pytest.mark.parametrize("kernel, layout, block_size",
@@ -155,10 +151,7 @@ def test_blocks_at_the_end_of_a_pool_past_2_to_the_31_and_32_elements_are_read_r
 def test_a_strided_pool_of_interleaved_layers_is_read_right(hopper, kernel, layout, block_size):
     case = make_case(RAGGED, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, layout=layout,
                      block_size=block_size, device="cuda")
-    blocks, *inner = case.k_cache.shape
+    blocks, *inner = case.cache.k.shape
     packed = torch.full((blocks, 3, 2, *inner), float("nan"), dtype=torch.bfloat16, device="cuda")
-    packed[:, 1, 0], packed[:, 1, 1] = case.k_cache, case.v_cache
-    plan = plan_decode(case.q, packed[:, 1, 0], case.lengths, kernel=kernel, layout=layout)
-    out = paged_decode(case.q, packed[:, 1, 0], packed[:, 1, 1], case.block_table, case.lengths_tensor(), plan,
-                       layout=layout)
-    check(case, out)
+    packed[:, 1, 0], packed[:, 1, 1] = case.cache.k, case.cache.v
+    check(case, run(case.moved(packed[:, 1, 0], packed[:, 1, 1]), kernel))

@@ -9,8 +9,8 @@ pytest.importorskip("triton", reason="triton is not installed: pip install 'page
 from cases import make_case
 from launching import check, plan_with_pool, run
 
-from pagesim.kernels.dispatch import paged_decode, plan_decode, why_general
-from pagesim.kernels.plan import NUM_PARTS, POOL_SIZE
+from pagesim.kernels.dispatch import Cache, Mask, paged_decode, plan_decode, why_general
+from pagesim.kernels.hopper.plan import NUM_PARTS, POOL_SIZE
 
 pytestmark = pytest.mark.gpu
 
@@ -21,15 +21,15 @@ def test_a_replayed_graph_follows_changed_lengths_tables_and_plans(hopper, kerne
                          seed=seed)
                for seed, lengths in enumerate([[2048] * 24, [40_000] + [5] * 23, [0, 1, 17, 4000] * 6, [2048] * 24,
                                                [100] * 24])]
-    largest = max(batches, key=lambda c: c.k_cache.numel())
-    k, v = torch.empty_like(largest.k_cache), torch.empty_like(largest.v_cache)
+    largest = max(batches, key=lambda c: c.cache.k.numel())
+    k, v = torch.empty_like(largest.cache.k), torch.empty_like(largest.cache.v)
     table = torch.zeros((24, max(c.block_table.shape[1] for c in batches)), dtype=torch.int32, device="cuda")
     lengths, q, out = batches[0].lengths_tensor(), torch.empty_like(batches[0].q), torch.empty_like(batches[0].q)
     capacity = max(int(c.lengths.sum()) for c in batches)
-    plan = plan_decode(q, k, batches[0].lengths, kernel=kernel, capacity_tokens=capacity, layout="NHD")
+    plan = plan_decode(q, Cache(k, v), batches[0].lengths, kernel=kernel, capacity_tokens=capacity)
 
     def load(case):
-        for cache, source in ((k, case.k_cache), (v, case.v_cache)):
+        for cache, source in ((k, case.cache.k), (v, case.cache.v)):
             cache.fill_(float("nan"))
             cache[:len(source)] = source
         table.zero_()
@@ -39,7 +39,7 @@ def test_a_replayed_graph_follows_changed_lengths_tables_and_plans(hopper, kerne
         plan.update(case.lengths)
 
     def call():
-        paged_decode(q, k, v, table, lengths, plan, layout="NHD", out=out)
+        paged_decode(q, Cache(k, v), table, lengths, plan, out=out)
 
     load(batches[0])
     call()
@@ -58,7 +58,7 @@ def test_a_replayed_graph_follows_changed_lengths_tables_and_plans(hopper, kerne
 def test_a_launch_leaves_its_counters_at_0_so_that_a_graph_can_be_replayed_for_ever(hopper):
     for lengths in ([40_000], [33_000, 17, 20_000], [700] * 100):  # rows in many parts, in many and few, in few
         case = make_case(lengths, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda")
-        plan = plan_decode(case.q, case.k_cache, case.lengths, kernel="hopper", layout="NHD")
+        plan = plan_decode(case.q, case.cache, case.lengths, kernel="hopper")
         assert (plan.buffer.records[:, NUM_PARTS] > 1).any(), "no row is cut"
         for _ in range(3):
             check(case, run(case, "hopper", plan=plan))
@@ -69,7 +69,7 @@ def test_a_launch_leaves_its_counters_at_0_so_that_a_graph_can_be_replayed_for_e
 def test_stale_plan_entries_counters_and_partials_are_never_read(hopper, kernel):
     case = make_case([4000, 3, 900, 0], num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16,
                      device="cuda")
-    plan = plan_decode(case.q, case.k_cache, case.lengths, kernel=kernel, layout="NHD")
+    plan = plan_decode(case.q, case.cache, case.lengths, kernel=kernel)
     if kernel == "hopper":
         plan.buffer.ints.fill_(-7)
         plan.partial.fill_(float("nan"))
@@ -89,13 +89,13 @@ def test_two_updates_without_a_wait_leave_each_launch_its_own_plan(hopper, kerne
                   seed=1)
     b = make_case([20_000, 7] + [0] * 14, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16,
                   device="cuda", seed=2)
-    plan = plan_decode(a.q, a.k_cache, a.lengths, kernel=kernel, capacity_tokens=48_000, layout="NHD")
-    arguments = [(c.q, c.k_cache, c.v_cache, c.block_table, c.lengths_tensor(), c.poisoned_out(), c)
+    plan = plan_decode(a.q, a.cache, a.lengths, kernel=kernel, capacity_tokens=48_000)
+    arguments = [(c.q, c.cache, c.block_table, c.lengths_tensor(), c.poisoned_out(), c)
                  for c in (a, b) * 10]
     torch.cuda.synchronize()
-    for q, k, v, table, lengths, out, case in arguments:
+    for q, cache, table, lengths, out, case in arguments:
         plan.update(case.lengths)
-        paged_decode(q, k, v, table, lengths, plan, layout="NHD", out=out)
+        paged_decode(q, cache, table, lengths, plan, out=out)
     for *_, out, case in arguments:
         check(case, out)
 
@@ -104,14 +104,14 @@ def test_two_updates_without_a_wait_leave_each_launch_its_own_plan(hopper, kerne
 @pytest.mark.parametrize("lengths", [[40, 3], [4000] * 40])  # of the general kernel the small grid overlaps
 def test_launches_that_overlap_read_what_the_one_before_wrote(hopper, kernel, lengths):
     case = make_case(lengths, num_q_heads=32, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16, device="cuda")
-    plan = plan_decode(case.q, case.k_cache, case.lengths, kernel=kernel, layout="NHD")
+    plan = plan_decode(case.q, case.cache, case.lengths, kernel=kernel)
     table_lengths = case.lengths_tensor()
 
     def chain(outs, wait):
         for q, out in zip(outs, outs[1:], strict=False):
             # At this scale an output is one value rather than an average, so that the next one depends on which.
-            paged_decode(q, case.k_cache, case.v_cache, case.block_table, table_lengths, plan, layout="NHD", out=out,
-                         scale=8.0)
+            paged_decode(q, case.cache, case.block_table, table_lengths, plan, mask=Mask(scale=8.0),
+                         out=out)
             wait()
 
     outs = torch.full((51, *case.q.shape), float("nan"), dtype=case.q.dtype, device="cuda")
@@ -139,14 +139,14 @@ def test_every_launch_gives_the_same_bits(hopper, kernel, shape):
         plan = plan_with_pool(case, 8)
         assert plan.buffer.records[0, POOL_SIZE] > 0
     else:
-        plan = plan_decode(case.q, case.k_cache, case.lengths, kernel=kernel, layout="NHD")
+        plan = plan_decode(case.q, case.cache, case.lengths, kernel=kernel)
     table_lengths = case.lengths_tensor()
     outs = torch.full((50, *case.q.shape), float("nan"), dtype=case.q.dtype, device="cuda")
     first = run(case, kernel, plan=plan)
     check(case, first)
     for _ in range(20):
         for out in outs:
-            paged_decode(case.q, case.k_cache, case.v_cache, case.block_table, table_lengths, plan, layout="NHD",
+            paged_decode(case.q, case.cache, case.block_table, table_lengths, plan,
                          out=out)
         differing = (outs != first).flatten(1).any(1).nonzero().flatten().tolist()
         assert not differing, f"launches {differing} of 50 differ"
@@ -160,9 +160,9 @@ def test_a_row_alone_and_in_a_batch_differ_by_rounding_only(hopper, kernel):
     out = run(batch, kernel)
     for seq in range(4):
         lengths = batch.lengths[seq:seq + 1]
-        plan = plan_decode(batch.q[seq:seq + 1], batch.k_cache, lengths, kernel=kernel, layout="NHD")
-        alone = paged_decode(batch.q[seq:seq + 1], batch.k_cache, batch.v_cache, batch.block_table[seq:seq + 1],
-                             batch.lengths_tensor()[seq:seq + 1], plan, layout="NHD")
+        plan = plan_decode(batch.q[seq:seq + 1], batch.cache, lengths, kernel=kernel)
+        alone = paged_decode(batch.q[seq:seq + 1], batch.cache, batch.block_table[seq:seq + 1],
+                             batch.lengths_tensor()[seq:seq + 1], plan)
         torch.testing.assert_close(alone[0].float(), out[seq].float(), rtol=0.02, atol=1e-3)
 
 
@@ -170,7 +170,7 @@ def test_the_rule_takes_large_common_batches_to_the_hopper_kernel_and_says_why_n
     def reason(lengths, head_dim=128, **options):
         q = torch.empty((len(lengths), 1, 32, head_dim), dtype=torch.bfloat16, device="cuda")
         k = torch.empty((4, 16, 8, head_dim), dtype=torch.bfloat16, device="cuda")
-        return why_general(q, k, np.array(lengths), layout="NHD", **options)
+        return why_general(q, Cache(k, k), np.array(lengths), Mask(**options))
 
     assert reason([4096] * 64) is None
     assert reason([128]) == "the batch is small"

@@ -7,8 +7,8 @@ pytest.importorskip("triton", reason="triton is not installed: pip install 'page
 
 from cases import make_case
 
-from pagesim.kernels.check import compare
-from pagesim.kernels.dispatch import paged_prefill, why_general_prefill
+from pagesim.kernels.dispatch import Cache, Mask, paged_prefill, why_general_prefill
+from pagesim.kernels.harness.check import compare
 
 pytestmark = pytest.mark.gpu
 
@@ -35,17 +35,16 @@ def flat(rows, q_lens):
     return torch.cat([own[len(own) - n:] for own, n in zip(rows, q_lens, strict=True)])
 
 
-def run(case, q_lens, kernel, *, k_cache=None, v_cache=None):
+def run(case, q_lens, kernel):
     q = flat(case.q, q_lens)
     first = torch.tensor([0, *q_lens], dtype=torch.int32).cumsum(0, dtype=torch.int32).to(q.device)
-    out = paged_prefill(q, case.k_cache if k_cache is None else k_cache, case.v_cache if v_cache is None else v_cache,
-                        case.block_table, case.lengths_tensor(), first, max(q_lens),
-                        out=torch.full_like(q, float("nan")), kernel=kernel, **case.options)
+    out = paged_prefill(q, case.cache, case.block_table, case.lengths_tensor(), first, max(q_lens), mask=case.mask,
+                        out=torch.full_like(q, float("nan")), kernel=kernel)
     return compare(out, flat(case.expected(), q_lens))
 
 
-def check(case, q_lens, kernel, **caches):
-    verdict = run(case, q_lens, kernel, **caches)
+def check(case, q_lens, kernel):
+    verdict = run(case, q_lens, kernel)
     assert verdict.passed, verdict
 
 
@@ -67,12 +66,12 @@ def test_more_items_than_the_gpu_has_sms_are_drawn_once_each(hopper):
 @pytest.mark.parametrize("layout", ["NHD", "HND"])
 def test_a_pool_of_packed_layers_is_read_by_its_strides(hopper, layout):
     case = make_case([300, 77], q_len=150, num_q_heads=8, head_dim=128, layout=layout, device="cuda")
-    packed = torch.full((len(case.k_cache), 3, 2, *case.k_cache.shape[1:]), float("nan"), dtype=case.k_cache.dtype)
+    packed = torch.full((len(case.cache.k), 3, 2, *case.cache.k.shape[1:]), float("nan"), dtype=case.q.dtype)
     packed = packed.to("cuda")
     k_cache, v_cache = packed[:, 1, 0], packed[:, 1, 1]
-    k_cache.copy_(case.k_cache)
-    v_cache.copy_(case.v_cache)
-    check(case, [150, 40], "hopper", k_cache=k_cache, v_cache=v_cache)
+    k_cache.copy_(case.cache.k)
+    v_cache.copy_(case.cache.v)
+    check(case.moved(k_cache, v_cache), [150, 40], "hopper")
 
 
 def test_table_entries_behind_the_last_block_may_be_anything(hopper):
@@ -90,7 +89,7 @@ def test_logits_far_below_any_sentinel_are_still_weighed(request, kernel):
     # its numbers are 2^-7 and more apart, nor that the one weight left is exactly 1.
     case = make_case([300], q_len=100, num_q_heads=4, head_dim=128, dtype=torch.bfloat16, device="cuda", seed=15)
     case.q.copy_(case.q.abs() * 150)
-    case.k_cache.copy_(case.k_cache.abs() * -100)
+    case.cache.k.copy_(case.cache.k.abs() * -100)
     verdict = run(case, [100], kernel)
     assert verdict.worst < 0.01, verdict
 
@@ -102,8 +101,7 @@ def test_a_replayed_graph_reads_new_lengths_and_draws_every_item_again(hopper):
     out = torch.empty_like(q)
 
     def call():
-        return paged_prefill(q, case.k_cache, case.v_cache, case.block_table, lengths, first, 200, out=out,
-                             kernel="hopper", **case.options)
+        return paged_prefill(q, case.cache, case.block_table, lengths, first, 200, out=out, kernel="hopper")
 
     call()
     graph = torch.cuda.CUDAGraph()
@@ -122,7 +120,7 @@ def test_the_rule_takes_the_hopper_kernel_where_it_is_right_and_faster(hopper):
     def why(num_queries, num_seqs=1, block_size=16, **options):
         q = torch.empty(num_queries, 32, 128, dtype=torch.bfloat16, device="cuda")
         cache = torch.empty(4, block_size, 8, 128, dtype=torch.bfloat16, device="cuda")
-        return why_general_prefill(q, cache, num_seqs, layout="NHD", **options)
+        return why_general_prefill(q, Cache(cache, cache), num_seqs, Mask(**options))
 
     assert why(8192) is None
     assert "window" in why(8192, window=5)

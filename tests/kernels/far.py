@@ -1,13 +1,11 @@
 """Pools that are mostly address space: their last blocks lie where 32 bits no longer reach."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from cases import Case
 
-from pagesim.kernels.decode import Workspace
-from pagesim.kernels.split import Split
+from pagesim.kernels.general.decode import Workspace
+from pagesim.kernels.general.split import Split
 
 # Block size, first block, and stride between blocks in elements, of 64 elements a token.
 FAR = [
@@ -37,10 +35,10 @@ def far_like(cache: torch.Tensor, far: int, block_stride: int) -> torch.Tensor:
 def far_case(case: Case, far: int, block_stride: int) -> Case:
     """The same case with block b at ``far + b``."""
     pools = []
-    for cache in (case.k_cache, case.v_cache):
+    for cache in (case.cache.k, case.cache.v):
         pools.append(far_like(cache, far, block_stride))
         pools[-1][far:] = cache
-    return replace(case, k_cache=pools[0], v_cache=pools[1], block_table=case.block_table + far)
+    return case.moved(*pools, block_table=case.block_table + far)
 
 
 def far_parts(plan: Split, num_heads: int, head_dim: int, device: str) -> Workspace:

@@ -1,5 +1,6 @@
 """Which kernel runs: the rules of decode and prefill, and what a user may ask for against them."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,20 +13,20 @@ from cases import make_case
 
 from pagesim.errors import InputError
 from pagesim.kernels import dispatch
-from pagesim.kernels.check import compare
-from pagesim.kernels.dispatch import paged_decode, paged_prefill, plan_decode, why_general, why_general_prefill
+from pagesim.kernels.dispatch import Cache, paged_decode, paged_prefill, plan_decode, why_general, why_general_prefill
+from pagesim.kernels.harness.check import compare
 
 
 def decode(case, plan):
-    return paged_decode(case.q, case.k_cache, case.v_cache, case.block_table, case.lengths_tensor(), plan,
-                        out=case.poisoned_out(), **case.options)
+    return paged_decode(case.q, case.cache, case.block_table, case.lengths_tensor(), plan, mask=case.mask,
+                        out=case.poisoned_out())
 
 
 def test_the_rule_says_why_the_general_kernel_runs(device):
     case = make_case([5, 20], window=3, device=device)
-    reason = why_general(case.q, case.k_cache, case.lengths, **case.options)
+    reason = why_general(case.q, case.cache, case.lengths, case.mask)
     assert reason == "the device is cpu" if device == "cpu" else reason
-    assert plan_decode(case.q, case.k_cache, case.lengths, **case.options).kernel == "general"
+    assert plan_decode(case.q, case.cache, case.lengths, mask=case.mask).kernel == "general"
 
 
 @pytest.mark.parametrize("capability, new_triton, reason", [
@@ -40,14 +41,14 @@ def test_the_rule_asks_for_the_gpu_and_the_triton_that_the_hopper_kernels_need(m
     monkeypatch.setattr(dispatch, "num_sms", lambda device: 132)
     monkeypatch.setattr(dispatch, "NEW_TRITON", new_triton)
     q = SimpleNamespace(device=SimpleNamespace(type="cuda", index=0), dtype=torch.bfloat16, shape=(64, 1, 32, 128))
-    found = why_general(q, torch.empty(2, 16, 8, 128, dtype=torch.bfloat16), np.full(64, 4096), layout="NHD")
+    found = why_general(q, Cache(*[torch.empty(2, 16, 8, 128, dtype=torch.bfloat16)] * 2), np.full(64, 4096))
     assert found is reason is None or reason in found
 
 
 @pytest.mark.parametrize("capacity_tokens", [None, 4000])
 def test_a_plan_updated_to_other_lengths_computes_what_a_new_one_does(device, capacity_tokens):
     first = make_case([700, 3, 0], device=device)
-    plan = plan_decode(first.q, first.k_cache, first.lengths, layout="NHD", capacity_tokens=capacity_tokens)
+    plan = plan_decode(first.q, first.cache, first.lengths, capacity_tokens=capacity_tokens)
     for lengths in ([1, 2, 3], [3000, 3, 900], [0, 600, 90]):
         case = make_case(lengths, device=device, seed=sum(lengths))
         plan.update(case.lengths)
@@ -56,7 +57,7 @@ def test_a_plan_updated_to_other_lengths_computes_what_a_new_one_does(device, ca
 
 def test_a_plan_refuses_another_batch_size_and_more_tokens_than_it_has_room_for(device):
     case = make_case([40, 40], device=device)
-    plan = plan_decode(case.q, case.k_cache, case.lengths, layout="NHD", capacity_tokens=80)
+    plan = plan_decode(case.q, case.cache, case.lengths, capacity_tokens=80)
     for lengths in ([40], [41, 40]):
         with pytest.raises(InputError, match="2 sequences of at most 80 tokens"):
             plan.update(np.array(lengths))
@@ -65,9 +66,9 @@ def test_a_plan_refuses_another_batch_size_and_more_tokens_than_it_has_room_for(
 def test_an_unknown_kernel_and_one_that_cannot_run_are_refused(device):
     case = make_case([5], device=device, block_size=24)
     with pytest.raises(InputError, match="hopper, general, got 'fast'"):
-        plan_decode(case.q, case.k_cache, case.lengths, kernel="fast", **case.options)
+        plan_decode(case.q, case.cache, case.lengths, kernel="fast")
     with pytest.raises(InputError, match="does not take this"):
-        plan_decode(case.q, case.k_cache, case.lengths, kernel="hopper", **case.options)
+        plan_decode(case.q, case.cache, case.lengths, mask=replace(case.mask, window=3), kernel="hopper")
 
 
 @pytest.fixture
@@ -77,13 +78,13 @@ def chunks(device):
 
 def prefill(chunks, **options):
     first = torch.tensor([0, 7, 14], dtype=torch.int32, device=chunks.q.device)
-    return paged_prefill(chunks.q.flatten(0, 1), chunks.k_cache, chunks.v_cache, chunks.block_table,
-                         chunks.lengths_tensor(), first, 7, **chunks.options, **options)
+    return paged_prefill(chunks.q.flatten(0, 1), chunks.cache, chunks.block_table, chunks.lengths_tensor(), first, 7,
+                         mask=chunks.mask, **options)
 
 
 @pytest.mark.parametrize("kernel", [None, "general"])
 def test_what_the_hopper_kernel_does_not_take_goes_to_the_general_one(chunks, kernel):
-    assert why_general_prefill(chunks.q.flatten(0, 1), chunks.k_cache, 2, **chunks.options) is not None
+    assert why_general_prefill(chunks.q.flatten(0, 1), chunks.cache, 2, chunks.mask) is not None
     out = prefill(chunks, kernel=kernel)
     assert compare(out.view_as(chunks.q), chunks.expected()).passed
 
@@ -107,13 +108,13 @@ def test_of_prefill_too_an_unknown_kernel_and_one_that_cannot_run_are_refused(ch
 def test_on_its_gpu_the_rule_looks_at_queries_and_blocks(monkeypatch, num_queries, num_seqs, block_size, reason):
     monkeypatch.setattr(dispatch, "_why_not_hopper", lambda *call: None)
     q, cache = torch.empty(num_queries, 4, 64), torch.empty(2, block_size, 2, 64)
-    assert why_general_prefill(q, cache, num_seqs, layout="NHD") == reason
+    assert why_general_prefill(q, Cache(cache, cache), num_seqs) == reason
 
 
 @pytest.mark.parametrize("block_size, box", [(16, 16), (48, 16), (64, 64), (96, 32), (256, 128)])
 def test_a_box_lies_within_a_block_and_within_a_tile(block_size, box):
-    from pagesim.kernels.hopper_prefill import TILE
-    from pagesim.kernels.hopper_prefill_launch import make_shape
+    from pagesim.kernels.hopper.prefill import TILE
+    from pagesim.kernels.hopper.prefill_launch import make_shape
 
     assert make_shape(6, 2, 64, block_size).BOX.value == box
     assert block_size % box == TILE.value % box == 0

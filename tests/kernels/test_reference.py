@@ -8,6 +8,8 @@ torch = pytest.importorskip("torch", reason="the kernels need torch")
 
 from cases import make_case
 
+from pagesim.kernels.cache import Cache
+from pagesim.kernels.mask import Mask
 from pagesim.kernels.reference import attention, blockwise_attention, gather, paged_attention, visible
 
 
@@ -22,11 +24,13 @@ def random_inputs(q_len: int, length: int, num_q_heads: int = 6, num_kv_heads: i
 @settings(max_examples=60, deadline=None)
 @given(q_len=st.integers(1, 5), length=st.integers(0, 40), block_size=st.integers(1, 17),
        window=st.none() | st.integers(0, 30), softcap=st.none() | st.floats(0.1, 50), scale=st.floats(0.01, 3),
-       seed=st.integers(0, 99))
-def test_the_recurrence_over_blocks_equals_the_definition(q_len, length, block_size, window, softcap, scale, seed):
+       sinks=st.booleans(), seed=st.integers(0, 99))
+def test_the_recurrence_over_blocks_equals_the_definition(q_len, length, block_size, window, softcap, scale, sinks,
+                                                          seed):
     q, k, v = random_inputs(q_len, length, seed=seed)
-    whole = attention(q, k, v, scale=scale, window=window, softcap=softcap)
-    blocks = blockwise_attention(q, k, v, block_size=block_size, scale=scale, window=window, softcap=softcap)
+    mask = Mask(scale, window, softcap, 5 * torch.randn(6, dtype=torch.float64) if sinks else None)
+    whole = attention(q, k, v, mask)
+    blocks = blockwise_attention(q, k, v, block_size, mask)
     torch.testing.assert_close(blocks, whole, rtol=1e-12, atol=1e-12)
 
 
@@ -35,14 +39,14 @@ def test_the_definition_is_torchs_attention():
     expected = torch.nn.functional.scaled_dot_product_attention(
         q.transpose(0, 1), k.repeat_interleave(3, 1).transpose(0, 1), v.repeat_interleave(3, 1).transpose(0, 1),
         attn_mask=visible(3, 20, None, q.device), scale=0.3).transpose(0, 1)
-    torch.testing.assert_close(attention(q, k, v, scale=0.3), expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(attention(q, k, v, Mask(0.3)), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_two_tokens_by_hand():
     q = torch.tensor([[[1.0, 0.0]]], dtype=torch.float64)
     k = torch.tensor([[[0.0, 5.0]], [[math.log(3.0), 0.0]]], dtype=torch.float64)
     v = torch.tensor([[[4.0, 0.0]], [[0.0, 8.0]]], dtype=torch.float64)
-    torch.testing.assert_close(attention(q, k, v, scale=1.0), torch.tensor([[[1.0, 6.0]]], dtype=torch.float64))
+    torch.testing.assert_close(attention(q, k, v, Mask(1.0)), torch.tensor([[[1.0, 6.0]]], dtype=torch.float64))
 
 
 def test_a_query_sees_itself_what_is_before_it_and_no_more_than_the_window():
@@ -53,9 +57,9 @@ def test_a_query_sees_itself_what_is_before_it_and_no_more_than_the_window():
 
 def test_a_query_that_sees_nothing_gives_zeros():
     q, k, v = random_inputs(3, 1)
-    for out in (attention(q, k, v, scale=1.0), blockwise_attention(q, k, v, block_size=4, scale=1.0)):
+    for out in (attention(q, k, v, Mask(1.0)), blockwise_attention(q, k, v, 4)):
         assert (out[:2] == 0).all() and torch.equal(out[2], v[0].repeat_interleave(3, 0))
-    assert (attention(*random_inputs(1, 0), scale=1.0) == 0).all()
+    assert (attention(*random_inputs(1, 0)) == 0).all()
 
 
 def test_both_layouts_and_any_table_gather_the_sequence_in_order():
@@ -65,7 +69,15 @@ def test_both_layouts_and_any_table_gather_the_sequence_in_order():
         assert gather(cache, table, 7, layout).flatten().tolist() == [6, 7, 8, 0, 1, 2, 9]
 
 
+def test_a_sink_is_a_token_more_whose_value_is_zero():
+    q, k, v = random_inputs(1, 20, num_q_heads=2, num_kv_heads=2)
+    sinks = torch.tensor([0.5, -3.0], dtype=torch.float64)
+    more = q[0] * (sinks / (q[0] * q[0]).sum(-1))[:, None]  # a key whose score with its head's query is the sink
+    expected = attention(q, torch.cat([more[None], k]), torch.cat([torch.zeros_like(v[:1]), v]), Mask(1.0))
+    torch.testing.assert_close(attention(q, k, v, Mask(1.0, sinks=sinks)), expected, rtol=1e-12, atol=1e-12)
+
+
 def test_scales_multiply_what_is_cached():
     case = make_case([9], dtype=torch.float32, k_scale=0.5, v_scale=3.0)
-    plain = paged_attention(case.q, case.k_cache * 0.5, case.v_cache * 3.0, case.block_table, [9], layout="NHD")
+    plain = paged_attention(case.q, Cache(case.cache.k * 0.5, case.cache.v * 3.0), case.block_table, [9])
     torch.testing.assert_close(case.expected(), plain, rtol=1e-6, atol=1e-6)

@@ -7,9 +7,11 @@ pytest.importorskip("triton", reason="the kernels need triton")
 from cases import make_case
 
 from pagesim.errors import InputError
-from pagesim.kernels.decode import decode
-from pagesim.kernels.prefill import prefill
-from pagesim.kernels.split import split
+from pagesim.kernels.cache import Cache
+from pagesim.kernels.general.decode import decode
+from pagesim.kernels.general.prefill import prefill
+from pagesim.kernels.general.split import split
+from pagesim.kernels.mask import Mask
 from pagesim.kernels.validate import check_table
 
 
@@ -39,8 +41,8 @@ def test_sharing_between_sequences_is_allowed_when_asked_for_and_within_one_neve
 
 def call(change: dict, kernel: str = "decode"):
     case = make_case([5, 20], num_q_heads=4, num_kv_heads=2, head_dim=16)
-    args = {"q": case.q, "k_cache": case.k_cache, "v_cache": case.v_cache, "block_table": case.block_table,
-            "lengths": case.lengths_tensor(), "layout": "NHD"}
+    args = {"q": case.q, "cache": case.cache, "block_table": case.block_table, "lengths": case.lengths_tensor(),
+            "mask": case.mask}
     if kernel == "decode":
         args["plan"] = split(case.lengths, 64, device="cpu")
         return decode(**(args | {name: new(args[name]) if callable(new) else new for name, new in change.items()}))
@@ -54,18 +56,12 @@ ARGUMENTS = [
     ({"q": lambda q: q.double()}, "q must be contiguous and one of"),
     ({"q": lambda q: q.transpose(-2, -1)}, "q must be contiguous"),
     ({"q": lambda q: q.bfloat16()}, r"the cache must be torch.bfloat16 or torch.float8_e4m3fn, got torch.float16"),
-    ({"v_cache": lambda v: v[:-1]}, "k_cache and v_cache must agree"),
-    ({"k_cache": lambda k: k.transpose(2, 3)}, "4 dimensions, the last contiguous"),
-    ({"layout": "HDN"}, "layout must be one of NHD, HND, got 'HDN'"),
     ({"block_table": lambda t: t.long()}, "block_table must be int32"),
     ({"block_table": lambda t: t[:1]}, "2 sequences, block_table 1 and lengths 2|2 sequences, block_table 1"),
     ({"block_table": lambda t: t + 100}, "sequence 0 entry 0 is block 1.., outside the pool"),
     ({"lengths": lambda n: n.long()}, "lengths must be contiguous int32"),
     ({"lengths": lambda n: n + 100}, "sequence 0 has 105 tokens"),
-    ({"window": -2}, "window must be None or at least 0, got -2"),
-    ({"softcap": 0.0}, "softcap must be None or a number above 0, got 0.0"),
-    ({"scale": -1.0}, "scale must be a number above 0, got -1.0"),
-    ({"k_scale": float("nan")}, "k_scale must be a number above 0, got nan"),
+    ({"mask": Mask(sinks=torch.zeros(3))}, "sinks must be 4, one for each query head"),
     ({"out": torch.empty(1)}, "out must be like q"),
 ]
 
@@ -77,6 +73,30 @@ def test_arguments_that_do_not_fit_are_refused_before_the_launch(change, message
         pytest.skip("contents on a GPU are checked by the caller, on the host copy")
     with pytest.raises(InputError, match=message):
         call(change, kernel)
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"v": lambda v: v[:-1]}, "k and v of a cache must agree"),
+    ({"k": lambda k: k.transpose(2, 3)}, "4 dimensions, the last contiguous"),
+    ({"layout": "HDN"}, "layout must be one of NHD, HND, got 'HDN'"),
+    ({"scales": (float("nan"), 1.0)}, "the scale of k must be a number above 0, got nan"),
+    ({"scales": (1.0, 0.0)}, "the scale of v must be a number above 0, got 0.0"),
+])
+def test_a_cache_that_is_none_is_refused_where_it_is_made(change, message):
+    fields = {"k": torch.zeros(3, 4, 2, 8), "v": torch.zeros(3, 4, 2, 8)}
+    with pytest.raises(InputError, match=message):
+        Cache(**(fields | {name: new(fields[name]) if callable(new) else new for name, new in change.items()}))
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"window": -2}, "window must be None or at least 0, got -2"),
+    ({"softcap": 0.0}, "softcap must be None or a number above 0, got 0.0"),
+    ({"scale": -1.0}, "scale must be a number above 0, got -1.0"),
+    ({"sinks": torch.zeros(2, 2)}, "sinks must be one float for each query head"),
+])
+def test_a_mask_that_is_none_is_refused_where_it_is_made(change, message):
+    with pytest.raises(InputError, match=message):
+        Mask(**change)
 
 
 def test_a_correct_call_passes(device):
