@@ -139,7 +139,7 @@ def test_an_mla_model_decodes_over_its_latent_cache(pagesim, tmp_path):
     ended = pagesim("kernel", tmp_path / "peak.npz", "--dtype", "fp32", "--device", "cpu")
     assert ended.returncode == 0, ended.stderr
     assert "tiny-mla: 4/1 heads of 24 with a latent of 16" in ended.stdout
-    assert "decode (mla)" in ended.stdout and "prefill" not in ended.stdout
+    assert "decode (mla, general)" in ended.stdout and "prefill" not in ended.stdout
     ended = pagesim("kernel", tmp_path / "peak.npz", "--kv-cache-dtype", "fp8", "--device", "cpu")
     assert ended.returncode == 0 and "cache float8_e4m3fn" in ended.stdout, ended.stderr
 

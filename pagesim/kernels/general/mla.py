@@ -11,7 +11,7 @@ import triton.language as tl
 
 from pagesim.errors import InputError
 from pagesim.kernels.general.attend import INTERPRET, INTERPRETED_TILE, LOG2E, accumulate, normalise, round_to
-from pagesim.kernels.general.decode import Workspace, fitting_workspace, merge
+from pagesim.kernels.general.decode import Workspace, fitting_workspace, make_workspace, merge
 from pagesim.kernels.general.split import ITEM_INTS, Split, item_tokens, num_sms, split
 from pagesim.kernels.validate import CACHE_8BIT, QUERY_DTYPES, check_metadata, check_table
 
@@ -26,6 +26,24 @@ def plan_mla(q: torch.Tensor, lengths: np.ndarray) -> Split:
     row_tiles = triton.cdiv(q.shape[1] * q.shape[2], _rows(q))
     most = item_tokens(int(lengths.sum()), row_tiles, num_sms(q.device), ctas_per_sm=1)
     return split(lengths, most, device=q.device, q_len=q.shape[1])
+
+
+class GeneralMlaPlan:
+    """Items and room for partial results of the general kernel, with the same use as ``HopperMlaPlan``.
+
+    An update may move its buffers: a captured graph does not see it.
+    """
+
+    kernel = "general"
+
+    def __init__(self, q: torch.Tensor, latent_dim: int, lengths: np.ndarray):
+        self._q, self._latent_dim = q, latent_dim  # only its shape, dtype and device
+        self.num_seqs = len(lengths)
+        self.update(lengths)
+
+    def update(self, lengths: np.ndarray) -> None:
+        self.split = plan_mla(self._q, lengths)
+        self.workspace = make_workspace(self.split.num_parts, *self._q.shape[1:3], self._latent_dim, self._q.device)
 
 
 def _rows(q: torch.Tensor) -> int:
@@ -53,12 +71,9 @@ def decode_mla(q: torch.Tensor, cache: torch.Tensor, block_table: torch.Tensor, 
     Raises:
         InputError: arguments that do not fit together; on the CPU also wrong table entries.
     """
-    _check(q, cache, block_table, lengths, latent_dim, scale, cache_scale)
+    check_mla(q, cache, block_table, lengths, latent_dim, scale, cache_scale, out)
     q_len, num_heads, dim = q.shape[1:]
     out = q.new_empty((*q.shape[:3], latent_dim)) if out is None else out
-    if out.shape != (*q.shape[:3], latent_dim) or out.dtype != q.dtype or not out.is_contiguous():
-        raise InputError(f"out must be contiguous {q.dtype} of shape {(*q.shape[:3], latent_dim)}, "
-                         f"got {out.dtype} {tuple(out.shape)}")
     workspace = fitting_workspace(workspace, plan, out)
     rows = _rows(q)
     stages = 3 if q.dtype != torch.float32 else 2 if cache.dtype == q.dtype else 1  # more would spill
@@ -77,8 +92,9 @@ def decode_mla(q: torch.Tensor, cache: torch.Tensor, block_table: torch.Tensor, 
     return out
 
 
-def _check(q: torch.Tensor, cache: torch.Tensor, block_table: torch.Tensor, lengths: torch.Tensor, latent_dim: int,
-           scale: float, cache_scale: float) -> None:
+def check_mla(q: torch.Tensor, cache: torch.Tensor, block_table: torch.Tensor, lengths: torch.Tensor, latent_dim: int,
+              scale: float, cache_scale: float, out: torch.Tensor | None) -> None:
+    """Raises InputError for arguments of ``decode_mla`` that do not fit together; on the CPU also wrong entries."""
     if q.dim() != 4 or q.dtype not in QUERY_DTYPES or not q.is_contiguous():
         raise InputError("q must be contiguous of shape (num_seqs, q_len, num_heads, latent_dim + rope_dim) and one of "
                          f"{', '.join(map(str, QUERY_DTYPES))}, got {q.dtype} {tuple(q.shape)}")
@@ -93,6 +109,10 @@ def _check(q: torch.Tensor, cache: torch.Tensor, block_table: torch.Tensor, leng
     for name, value in (("scale", scale), ("cache_scale", cache_scale)):
         if not 0 < value < float("inf"):
             raise InputError(f"{name} must be a number above 0, got {value}")
+    if out is not None and (out.shape != (*q.shape[:3], latent_dim) or out.dtype != q.dtype
+                            or not out.is_contiguous()):
+        raise InputError(f"out must be contiguous {q.dtype} of shape {(*q.shape[:3], latent_dim)}, "
+                         f"got {out.dtype} {tuple(out.shape)}")
     check_metadata(block_table, lengths, len(q), q.device)
     if q.device.type == "cpu":
         check_table(block_table.numpy(), lengths.numpy(), cache.shape[1], cache.shape[0], shared=True)

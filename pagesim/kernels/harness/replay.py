@@ -16,9 +16,8 @@ from pagesim.core.blocktables import BlockTables
 from pagesim.errors import InputError
 from pagesim.kernels.cache import Cache, poisoned_pool
 from pagesim.kernels.dispatch import paged_decode, paged_prefill, plan_decode
+from pagesim.kernels.dispatch_mla import paged_decode_mla, plan_decode_mla
 from pagesim.kernels.general.cache_write import write_cache
-from pagesim.kernels.general.decode import make_workspace
-from pagesim.kernels.general.mla import decode_mla, plan_mla
 from pagesim.kernels.harness.check import Verdict, compare
 from pagesim.kernels.harness.contents import Contents, Model
 from pagesim.kernels.reference import attention
@@ -31,7 +30,7 @@ class Row:
     """One kernel, one layer, one step.
 
     Attributes:
-        kernel: ``decode (hopper)``, ``decode (general)``, ``decode (mla)`` or ``prefill``.
+        kernel: ``decode (hopper)``, ``decode (general)``, the same with ``mla,`` before the name, or ``prefill``.
         num_seqs, num_tokens: sequences and tokens of their caches that it read.
         where: place of the worst row in the tables, its query and head; () where there are no rows.
     """
@@ -198,12 +197,11 @@ class Replay:
         model, cache = self.model, self._caches[layer]
         out = q.new_full((*q.shape[:-1], model.latent_dim or model.head_dim), float("nan"))
         if model.latent_dim is not None:
-            plan = plan_mla(q, self.lengths())
-            workspace = make_workspace(plan.num_parts, *out.shape[1:], q.device)
             vectors = cache.k.squeeze(2 if model.layout == "NHD" else 1)
-            return lambda: decode_mla(q, vectors, self._table, self._lengths, plan, latent_dim=model.latent_dim,
-                                      scale=model.head_dim ** -0.5, cache_scale=model.cache_scale, out=out,
-                                      workspace=workspace), "mla"
+            plan = plan_decode_mla(q, vectors, self.lengths(), latent_dim=model.latent_dim)
+            return lambda: paged_decode_mla(q, vectors, self._table, self._lengths, plan, latent_dim=model.latent_dim,
+                                            scale=model.head_dim ** -0.5, cache_scale=model.cache_scale,
+                                            out=out), f"mla, {plan.kernel}"
         plan = plan_decode(q, cache, self.lengths(), self._table.cpu().numpy())
         return lambda: paged_decode(q, cache, self._table, self._lengths, plan, out=out), plan.kernel
 

@@ -44,7 +44,7 @@ _SLOTS_PER_CTA = 4
 _PART_COST_TILES = 1.5  # what starting and ending a part costs, in tiles
 _SNAP_TILES = 1.0  # a cut this close to a row's end moves to it
 _PACK_COST_TILES = 1.0
-_PACK_SLACK = 0.1  # by which a bin may exceed the mean, or with a pool stays below it
+_PACK_SLACK = 0.1  # by which a bin may exceed the mean, or with a pool stays below it: CTAs share the bandwidth
 _PACK_MIN_USED = 0.95  # of the CTAs
 _PACK_MIN_TILES = 8  # mean tiles of a CTA from which packing is tried: below it the slack is less than a tile
 
@@ -91,7 +91,7 @@ def max_counters(num_ctas: int) -> int:
 
 def make_plan(lengths: np.ndarray, num_ctas: int, *, head_groups: int = 1, tile_tokens: int = 16,
               pool_tiles: int = 200, begin: np.ndarray | None = None, shared_parts: np.ndarray | None = None,
-              used_ctas: int | None = None) -> Plan:
+              used_ctas: int | None = None, slack: float = _PACK_SLACK) -> Plan:
     """Plan one decode step.
 
     Args:
@@ -104,6 +104,7 @@ def make_plan(lengths: np.ndarray, num_ctas: int, *, head_groups: int = 1, tile_
         begin, shared_parts: where each sequence's own tokens begin, a multiple of ``tile_tokens``, and how many partial
             results it gets of those before, int64.
         used_ctas: the first so many CTAs get parts; by default all.
+        slack: by which the tiles of a CTA may exceed the mean to save cuts.
 
     Raises:
         InputError: a negative length, or no CTA.
@@ -116,11 +117,11 @@ def make_plan(lengths: np.ndarray, num_ctas: int, *, head_groups: int = 1, tile_
     if begin is None:
         begin = shared_parts = np.zeros_like(lengths)
     return Plan(num_ctas, *_plan(lengths, begin, shared_parts, num_ctas, min(num_ctas, used_ctas or num_ctas),
-                                 head_groups, tile_tokens, pool_tiles))
+                                 head_groups, tile_tokens, pool_tiles, slack))
 
 
 @njit(cache=True)
-def _plan(lengths, begin, shared_parts, num_ctas, used_ctas, head_groups, tile_tokens, pool_tiles):
+def _plan(lengths, begin, shared_parts, num_ctas, used_ctas, head_groups, tile_tokens, pool_tiles, slack):
     num_rows = lengths.size * head_groups
     tiles = np.empty(num_rows, np.int64)
     total = 0
@@ -130,14 +131,14 @@ def _plan(lengths, begin, shared_parts, num_ctas, used_ctas, head_groups, tile_t
         total += tiles[row]
     used = min(used_ctas, max(1, total // MIN_TILES))
     if total >= pool_tiles * used:
-        plan = _records(*_packs(tiles, used, True), tiles, lengths, begin // tile_tokens, shared_parts, num_ctas,
+        plan = _records(*_packs(tiles, used, slack, True), tiles, lengths, begin // tile_tokens, shared_parts, num_ctas,
                         head_groups)
         if plan[0]:
             return plan[1:]
     parts = _runs(tiles, used)
     pool = parts[:0]
     if total >= _PACK_MIN_TILES * used:
-        packs, rest = _packs(tiles, used, False)
+        packs, rest = _packs(tiles, used, slack, False)
         if _PACK_MIN_USED * used <= len(packs) < len(parts):
             parts, pool = packs, rest
     return _records(parts, pool, tiles, lengths, begin // tile_tokens, shared_parts, num_ctas, head_groups)[1:]
@@ -173,7 +174,7 @@ def _runs(tiles, num_ctas):
 
 
 @njit(cache=True)
-def _packs(tiles, num_ctas, pooled):
+def _packs(tiles, num_ctas, slack, pooled):
     """Rows, largest first, each into the emptiest bin: parts (row, first tile, tiles, CTA) in the order of CTAs; pool.
 
     What does not fit fills its bin and the rest waits for its turn again.  With a pool this ends when no bin has room
@@ -181,8 +182,8 @@ def _packs(tiles, num_ctas, pooled):
     first, so that their merges overlap with streaming.
     """
     mean = (tiles.sum() + _PACK_COST_TILES * tiles.size) / num_ctas
-    size = max(mean * (1 - _PACK_SLACK if pooled else 1 + _PACK_SLACK), 1 + _PACK_COST_TILES)
-    piece = int(_PACK_SLACK * mean) if pooled else 0  # of the pool, which so has about one for each CTA
+    size = max(mean * (1 - slack if pooled else 1 + slack), 1 + _PACK_COST_TILES)
+    piece = int(slack * mean) if pooled else 0  # of the pool, which so has about one for each CTA
     items = _cut_large_rows(tiles, int(size - _PACK_COST_TILES), piece, num_ctas)
     num_items = len(items) - num_ctas
     behind, heads = _by_size(items[:num_items, 2], len(items))

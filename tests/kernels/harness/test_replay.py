@@ -39,7 +39,7 @@ def test_an_mla_model_caches_its_latent_once_and_every_decoded_row_is_right(cach
     replay = Replay(STEPS, replace(MLA, layout=layout, cache_dtype=cache_dtype), device, prefill_tokens=3)
     rows = [row for tables in STEPS for row in replay.step(tables)]
     assert all(row.verdict.passed for row in rows), rows
-    assert [(row.kernel, row.verdict.num_rows) for row in rows[::2]] == [("decode (mla)", n) for n in (6, 6, 6, 3, 6)]
+    assert [(row.kernel, row.verdict.num_rows) for row in rows[::2]] == [("decode (mla, general)", n) for n in (6, 6, 6, 3, 6)]
     cache = replay.cache(1)
     assert cache.k.data_ptr() == cache.v.data_ptr()
     assert decode_bytes(replay) == 18 * 40 * cache_dtype.itemsize + 2 * 3 * (40 + 24) * 2 + 4 * 6
