@@ -32,16 +32,17 @@ def bench_kernel(
         "Without any, the built-in batches W1 to W5."))] = [],
     workload: Annotated[list[str], typer.Option("--workload", metavar="NAME", help=(
         "A built-in batch: W1 to W5; R1 to R5 are ragged; W1q4; b1x128, b1x4k, b8x512, b4x1k, b4x4k, b16x1k; S1 to S3 "
-        "share a prefix, T1 a prompt and documents; P1 and P4 are prefill; repeatable."
+        "share a prefix, T1 a prompt and documents; P1 and P4 are prefill; M1 to M5 of DeepSeek-V3's latents, M4 and "
+        "M5 of a GPU of eight; repeatable."
     ))] = [],
     kernel: Annotated[list[str], typer.Option("--kernel", metavar="NAME", help=(
         "ours (default), general, gather+sdpa, sdpa, sdpa-flash, flex, flashinfer, flashinfer-batch, flash-attention, "
-        "cudnn; repeatable."))] = [],
+        "cudnn, and of latents flashmla, flashinfer-mla; repeatable."))] = [],
     tables: Annotated[list[str], typer.Option("--tables", metavar="KIND", help=(
         "contiguous, simulated, sorted, shuffled; same and repeats are unreal and show what such a measurement hides; "
         "repeatable. Default: contiguous and shuffled, of a snapshot simulated too."))] = [],
     block_size: Annotated[list[int], typer.Option("--block-size", min=1, max=4096, help=(
-        "Tokens of a block; repeatable. Default: the snapshot's, or 16."))] = [],
+        "Tokens of a block; repeatable. Default: the snapshot's, or 16, of M1 to M5 64."))] = [],
     layout: Annotated[list[str], typer.Option("--layout", metavar="NHD|HND", help=(
         "Order of a block's dimensions; repeatable."))] = [],
     dtype: Annotated[str, typer.Option(metavar="bf16|fp16|fp32|fp8", help=(
@@ -147,10 +148,10 @@ def _simulated(name: str, tables: "BlockTables", heads: str | None, head_dim: in
     if not (tables.lengths > 0).any():
         raise InputError(f"{name}: no sequence holds a token at that moment; choose another with --snapshot")
     shape = attention_shape(tables.origin.get("model"), heads, head_dim)
-    if "latent_dim" in shape:
-        raise InputError(f"{name}: bench-kernel measures K and V heads, and not the latent of {shape['name']}; "
-                         "pagesim kernel checks and times it")
-    return from_snapshot(name, tables, **{key: shape[key] for key in ("num_q_heads", "num_kv_heads", "head_dim")})
+    if "latent_dim" in shape and not (heads is None and head_dim is None):
+        raise InputError(f"{name}: --heads and --head-dim are of K and V heads, and {shape['name']} caches a latent")
+    keys = ("num_q_heads", "num_kv_heads", "head_dim", "latent_dim")
+    return from_snapshot(name, tables, **{key: shape[key] for key in keys if key in shape})
 
 
 def _measure(cases: "list[Case]", repeat: int, seed: int, output: Path | None, *, resume: bool,

@@ -56,8 +56,8 @@ def measured(keys: Measured, sized: Sized, gpu: catalog.Gpu | None, path: str) -
         raise InputError("kind measured needs a model of the catalogue or a config.json, for its layers and heads; or "
                          "use linear or fixed")
     if model.is_mla:
-        raise InputError(f"kind measured is for K and V heads, and bench-kernel does not measure the latent of "
-                         f"{model.name}; use roofline, linear or fixed")
+        raise InputError(f"kind measured is for K and V heads, and not for the latent of {model.name}; use roofline, "
+                         "linear or fixed")
     fit = _fit(keys.path, path, sized)
     if gpu is None and (keys.step_s is None or keys.prefill_token_s is None):
         raise InputError("kind measured needs a GPU, for the part of a step that is not attention: name it in memory "

@@ -48,11 +48,13 @@ def test_a_filter_keeps_the_cases_whose_key_contains_it(pagesim, snapshot):
     assert ended.code == 2 and "none of the keys contains 'nothing'" in ended.err
 
 
-def test_an_mla_model_is_not_measured_as_another(pagesim, tmp_path):
+def test_a_snapshot_of_an_mla_model_is_measured_as_latents(pagesim, tmp_path):
     model = {"name": "deepseek-v3", "num_q_heads": 128, "num_kv_heads": 1, "head_dim": 576, "latent_dim": 512}
     from_rows([[5, 1]], [8], 4, 9, origin={"model": model}).save(tmp_path / "peak.npz")
-    ended = pagesim("bench-kernel", tmp_path / "peak.npz", "--dry-run")
-    assert ended.code == 2 and "not the latent of deepseek-v3; pagesim kernel checks and times it" in ended.err
+    ended = pagesim("bench-kernel", tmp_path / "peak.npz", "--dry-run", "--tables", "simulated")
+    assert ended.out.splitlines() == ["peak/ours/simulated/b4/NHD/bf16"]
+    ended = pagesim("bench-kernel", tmp_path / "peak.npz", "--dry-run", "--head-dim", 128)
+    assert ended.code == 2 and "--heads and --head-dim are of K and V heads, and deepseek-v3 caches a latent" in ended.err
 
 
 @pytest.mark.parametrize("arguments, message", [

@@ -114,7 +114,7 @@ NO_FILE = (
 NO_BENCH = f"35: path {{}} is no bench.json as this version of pagesim bench-kernel -o DIR writes it; {WAY_OUT}"
 ANOTHER_SHAPE = (f"35: path 'bench.json' has a fit for 32 query and 8 KV heads of 128 in bf16, and none for {{}} on "
                  f"each GPU; {WAY_OUT}")
-NOT_MLA = ("19: kind measured is for K and V heads, and bench-kernel does not measure the latent of deepseek-v3; use "
+NOT_MLA = ("19: kind measured is for K and V heads, and not for the latent of deepseek-v3; use "
            "roofline, linear or fixed")
 MISTAKES = [
     ({"model": None, "memory": "{kv_tokens: 99999}"}, NO_MODEL),

@@ -1,9 +1,9 @@
 """Measuring decode and prefill: cases of workload × kernel × tables × block size, each checked before it is timed.
 
 Bytes: a step reads K and V of every visible token once, ``kv_bytes = 2 · itemsize · num_kv_heads · head_dim ·
-Σ length``, and ``unique_kv_bytes`` where what sequences share counts once; queries, outputs and tables are not counted,
-in decoding under 1 % of that.  GB/s is ``kv_bytes / time`` in
-1e9; the share of the ceiling is the time of a contiguous read of as many bytes, measured in the same run, over the time
+Σ length``, with MLA half of it, one vector a token, and ``unique_kv_bytes`` where what sequences share counts once;
+queries, outputs and tables are not counted, in decoding under 1 % of that but with MLA more.  GB/s is
+``kv_bytes / time`` in 1e9; the share of the ceiling is the time of a contiguous read of as many bytes, measured in the same run, over the time
 of the step.
 """
 
@@ -118,8 +118,11 @@ class Bench:
         tables = [torch.from_numpy(t).cuda() for t in make_tables(w, size, num_blocks, case.tables, copies, self.seed)]
         q = torch.randn((len(w.lengths), w.q_len, w.num_q_heads, w.head_dim), dtype=self.q_dtype, device="cuda",
                         generator=self._generator(2))
-        return Batch(w, Cache(k, v, case.layout, self.scales), tables, case.tables,
-                     torch.from_numpy(w.lengths.astype(np.int32)).cuda(), q, torch.empty_like(q))
+        cache = Cache(k, v, case.layout, self.scales)
+        if w.latent_dim is not None:
+            cache = Cache(k, k, case.layout, (self.scales[0], self.scales[0]))
+        return Batch(w, cache, tables, case.tables, torch.from_numpy(w.lengths.astype(np.int32)).cuda(), q,
+                     q.new_empty((*q.shape[:3], w.value_dim)))
 
     def expected(self, case: Case, batch: Batch) -> torch.Tensor:
         """The first table's outputs by the definition, in float64; kept for the next kernel."""
@@ -129,7 +132,8 @@ class Bench:
             for first in range(0, case.workload.q_len, REFERENCE_QUERIES):
                 q = batch.q[:, first:first + REFERENCE_QUERIES]
                 seen = case.workload.lengths - case.workload.q_len + first + q.shape[1]
-                chunks.append(paged_attention(q, batch.cache, batch.tables[0], seen.tolist()))
+                rows = paged_attention(q, batch.cache, batch.tables[0], seen.tolist())
+                chunks.append(rows[..., :case.workload.value_dim])
             self._expected = {key: torch.cat(chunks, 1)}
         return self._expected[key]
 
@@ -172,7 +176,7 @@ def make_cases(workloads: Iterable[Workload], kernels: Iterable[str], tables: It
             raise InputError(f"kernel must be one of {', '.join(PREPARE)}, got {kernel!r}")
     cases = []
     for w in workloads:
-        for size in block_sizes or ([w.snapshot.block_size] if w.snapshot else [16]):
+        for size in block_sizes or ([w.snapshot.block_size] if w.snapshot else [16 if w.latent_dim is None else 64]):
             for kind in tables or (("contiguous", "simulated", "shuffled") if w.snapshot
                                    else ("contiguous", "shuffled")):
                 if kind == "simulated" and (w.snapshot is None or w.snapshot.block_size != size):

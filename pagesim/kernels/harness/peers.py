@@ -12,14 +12,16 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from pagesim.kernels.dispatch import paged_decode, paged_prefill, plan_decode
-from pagesim.kernels.harness import peer_cudnn
+from pagesim.kernels.harness import peer_cudnn, peers_mla
 from pagesim.kernels.harness.batch import HALF, Batch, Call, NotHere
 
 FLASHINFER_WORKSPACE_BYTES = 256 * 2**20
 
 
 def ours(batch: Batch, kernel: str | None = None) -> list[Call]:
-    """The kernel that the rule chooses, of decode or, where there are many queries, of prefill."""
+    """The kernel that the rule chooses, of decode, of latents or, where there are many queries, of prefill."""
+    if batch.workload.latent_dim is not None:
+        return peers_mla.ours(batch, kernel)
     if batch.workload.is_prefill:
         return _prefill(batch, kernel)
     # Of what sequences share a plan holds who shares how much and not which blocks: one serves all tables.
@@ -214,4 +216,6 @@ PREPARE: dict[str, Callable[[Batch], list[Call]]] = {
     "flashinfer-batch": flashinfer_batch,
     "flash-attention": flash_attention,
     "cudnn": cudnn,
+    "flashmla": peers_mla.flashmla,
+    "flashinfer-mla": peers_mla.flashinfer,
 }

@@ -20,6 +20,8 @@ class Workload:
     Attributes:
         lengths: visible tokens, int64, shape (num_seqs,).
         num_q_heads, num_kv_heads, head_dim: of the model; the default is Llama-3-8B.
+        latent_dim: of an MLA model, whose heads share one cached vector of head_dim values, the first so many of which
+            are the values too.
         q_len: query tokens of each sequence.
         shared: tokens that sequences have in common, in levels of (groups, tokens): each level divides the sequences
             in order into equal groups, each with so many tokens of its own behind those of the level before.
@@ -32,6 +34,7 @@ class Workload:
     num_kv_heads: int = 8
     head_dim: int = 128
     q_len: int = 1
+    latent_dim: int | None = None
     shared: tuple[tuple[int, int], ...] = ()
     snapshot: BlockTables | None = field(default=None, repr=False)
 
@@ -43,12 +46,16 @@ class Workload:
     def flops(self) -> int:
         """Operations of both products, over the pairs of query and visible token."""
         pairs = self.q_len * self.lengths - self.q_len * (self.q_len - 1) // 2
-        return 4 * self.num_q_heads * self.head_dim * int(pairs.sum())
+        return 2 * self.num_q_heads * (self.head_dim + self.value_dim) * int(pairs.sum())
+
+    @property
+    def value_dim(self) -> int:
+        return self.latent_dim or self.head_dim
 
     @property
     def kv_elements(self) -> int:
-        """K and V of every visible token of every sequence, read once for each."""
-        return 2 * self.num_kv_heads * self.head_dim * int(self.lengths.sum())
+        """What is cached of every visible token of every sequence, read once for each."""
+        return self._token_elements * int(self.lengths.sum())
 
     @property
     def unique_kv_elements(self) -> int:
@@ -57,7 +64,12 @@ class Workload:
             tokens = len(np.unique(self.snapshot.slots()))
         else:
             tokens = int(self.lengths.sum()) - sum((len(self.lengths) - groups) * n for groups, n in self.shared)
-        return 2 * self.num_kv_heads * self.head_dim * tokens
+        return self._token_elements * tokens
+
+    @property
+    def _token_elements(self) -> int:
+        """K and V, or with MLA one vector."""
+        return (2 if self.latent_dim is None else 1) * self.num_kv_heads * self.head_dim
 
 
 def ragged(num_seqs: int, mean_tokens: int, sigma: float, seed: int) -> np.ndarray:
@@ -76,8 +88,13 @@ def _uniform(num_seqs: int, tokens: int) -> np.ndarray:
     return np.full(num_seqs, tokens, np.int64)
 
 
+def _latents(name: str, lengths: np.ndarray, num_q_heads: int = 128) -> Workload:
+    """Of DeepSeek-V3; 16 of its 128 heads are those of one GPU of eight."""
+    return Workload(name, lengths, num_q_heads, 1, 576, latent_dim=512)
+
+
 def builtin() -> dict[str, Workload]:
-    """W1–W5, ragged batches R, small ones, several query tokens, shared prefixes S and a tree T, prefill P, by name."""
+    """W1–W5, ragged R, small ones, several query tokens, shared prefixes S, a tree T, prefill P, latents M, by name."""
     workloads = [
         Workload("W1", _uniform(64, 4096)),
         Workload("W2", _uniform(256, 1024)),
@@ -97,6 +114,11 @@ def builtin() -> dict[str, Workload]:
         Workload("T1", _uniform(128, 4096 + 4096 + 256), shared=((1, 4096), (16, 4096))),
         Workload("P1", _uniform(1, 8192), q_len=8192),
         Workload("P4", _uniform(4, 8192), q_len=2048),
+        _latents("M1", _uniform(64, 4096)),
+        _latents("M2", ragged(128, 2000, 1.0, 300)),
+        _latents("M3", _uniform(1, 65536)),
+        _latents("M4", _uniform(128, 4096), num_q_heads=16),
+        _latents("M5", ragged(256, 2000, 1.0, 301), num_q_heads=16),
     ]
     shapes = [(128, 1024, 1.0), (128, 1024, 1.0), (128, 1024, 1.5), (64, 2048, 1.0), (256, 512, 1.0)]
     workloads += [Workload(f"R{i + 1}", ragged(*shape, seed=200 + i)) for i, shape in enumerate(shapes)]

@@ -83,7 +83,8 @@ def _fetch_piece(desc, boxes, full, empty, phase, ids, tile, at, column, CHUNKS:
     mbarrier.expect(full, TILE * CHUNKS * CHUNK * 2)
     for c in gl.static_range(CHUNKS):
         for b in gl.static_range(BOXES):
-            tma.async_copy_global_to_shared(desc, [ids[b], (tile * TILE + b * S.BOX) % S.BLOCK_SIZE, column + c * CHUNK],
+            token = (tile * TILE + b * S.BOX) % S.BLOCK_SIZE
+            tma.async_copy_global_to_shared(desc, [ids[b], token, column + c * CHUNK],
                                             full, boxes.index((at + c) * BOXES + b))
 
 

@@ -65,6 +65,7 @@ class HopperMlaPlan:
     Attributes:
         shape: what the kernel is compiled for.
         num_seqs: of each batch.
+        kept: what calls compiled.
     """
 
     kernel = "hopper"
@@ -81,7 +82,7 @@ class HopperMlaPlan:
         self.records = ints[self._max_cuts * CUT_INTS:].view(-1, p.RECORD_INTS)
         self.partial = torch.empty((slots, shape.ROWS.value, LATENT.value), dtype=torch.float32, device=device)
         self.log_sum = torch.empty((slots, shape.ROWS.value), dtype=torch.float32, device=device)
-        self.kept: Kept = {}
+        self.kept: dict[tuple, Kept] = {}
         self.update(lengths)
 
     def update(self, lengths: np.ndarray) -> None:
@@ -116,10 +117,13 @@ def decode(q: torch.Tensor, cache: torch.Tensor, block_table: torch.Tensor, plan
     shape = plan.shape
     arguments = (_queries(q, shape), _blocks(cache, shape), block_table, plan.records, plan.partial, plan.log_sum, out,
                  scale * LOG2E.value, block_table.stride(0), shape)
-    launch(decode_kernel, plan.num_groups * shape.ROW_TILES.value, arguments, {"num_warps": NUM_WARPS}, plan.kept,
+    # Triton compiles for what it sees of pointers; all else that a call can bring is of the plan.
+    key = q.dtype, block_table.data_ptr() % 16 == 0, out.data_ptr() % 16 == 0
+    kept = plan.kept.setdefault(key, {})
+    launch(decode_kernel, plan.num_groups * shape.ROW_TILES.value, arguments, {"num_warps": NUM_WARPS}, kept,
            maxnreg=REGISTERS, launch_pdl=True)
     launch(mla_merge.merge, num_sms(q.device), (plan.cuts, plan.partial, plan.log_sum, out),
-           {"NUM_ROWS": shape.ROWS.value, "DIM": LATENT.value}, plan.kept, num_warps=mla_merge.NUM_WARPS,
+           {"NUM_ROWS": shape.ROWS.value, "DIM": LATENT.value}, kept, num_warps=mla_merge.NUM_WARPS,
            launch_pdl=True)
 
 
