@@ -47,6 +47,13 @@ HALF = gl.constexpr(256)  # columns of the latent that one warpgroup adds up
 CHUNK = gl.constexpr(64)  # columns that lie together in shared memory: 128 bytes, the width of the swizzle
 PART = gl.constexpr(16)  # tokens that are silenced at a time
 MAIL = gl.constexpr(2)  # records posted ahead
+# Of a warp's 16 rows of outputs as they are stored, 16 bytes a thread; products leave 2 columns together.
+OUT_STORES = gl.constexpr(gl.DistributedLinearLayout(
+    [[0, 1], [0, 2], [0, 4], [8, 0], [0, 32], [0, 64], [0, 128]], [[0, 8], [0, 16], [1, 0], [2, 0], [4, 0]],
+    [[16, 0], [32, 0]], [], [64, 256]))
+PART_STORES = gl.constexpr(gl.DistributedLinearLayout(
+    [[0, 1], [0, 2], [8, 0], [0, 16], [0, 32], [0, 64], [0, 128]], [[0, 4], [0, 8], [1, 0], [2, 0], [4, 0]],
+    [[16, 0], [32, 0]], [], [64, 256]))
 
 
 @gluon.jit
@@ -290,6 +297,16 @@ def _lone(q, q_empty, o, m, total, phase0, pieces, exchange, ready, limit, token
 
 
 @gluon.jit
+def _store(target, before, o, C: gl.constexpr, layout: gl.constexpr, S: gl.constexpr):
+    """Half of the columns of a sequence's rows, which lie ``before`` rows behind the target."""
+    row = gl.program_id(0) % S.ROW_TILES * M + gl.arange(0, M, gl.SliceLayout(1, layout))
+    column = C * HALF + gl.arange(0, HALF, gl.SliceLayout(0, layout))
+    gl.store(target + (before + row)[:, None] * LATENT + column[None, :],
+             gl.convert_layout(o.to(target.dtype.element_ty), layout),
+             mask=(row < S.ROWS)[:, None] & (column >= 0)[None, :])
+
+
+@gluon.jit
 def _consumer(queries, pieces, letters, exchange, ready, partial, lse, out, scale_log2, C: gl.constexpr,
               S: gl.constexpr):
     """Scores of every second tile, and half of the columns of every row's output."""
@@ -298,9 +315,6 @@ def _consumer(queries, pieces, letters, exchange, ready, partial, lse, out, scal
     mail, posted, taken = letters
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, HALF, 16])
     row = gl.program_id(0) % S.ROW_TILES * M + gl.arange(0, M, gl.SliceLayout(1, layout))
-    column = C * HALF + gl.arange(0, HALF, gl.SliceLayout(0, layout))
-    valid = row < S.ROWS
-    cell = valid[:, None] & (column >= 0)[None, :]
     behind = S.Q_LEN - 1 - gl.minimum(row // S.NUM_HEADS, S.Q_LEN - 1)  # tokens that the sequence has and a row not
     phase0 = gl.to_tensor(0)
     phase1 = gl.to_tensor(0)
@@ -344,13 +358,13 @@ def _consumer(queries, pieces, letters, exchange, ready, partial, lse, out, scal
             phase0 ^= 1
         o = o * (1 / gl.where(total == 0, 1.0, total))[:, None]  # nothing visible: zeros
         if slot < 0:
-            at = (seq.to(gl.int64) * S.ROWS + row) * LATENT
-            gl.store(out + at[:, None] + column[None, :], o.to(out.dtype.element_ty), mask=cell)
+            _store(out, seq.to(gl.int64) * S.ROWS, o, C, OUT_STORES, S)
         else:
-            at = slot.to(gl.int64) * S.ROWS + row
-            gl.store(partial + at[:, None] * LATENT + column[None, :], o, mask=cell)
+            before = slot.to(gl.int64) * S.ROWS
+            _store(partial, before, o, C, PART_STORES, S)
             if C == 0:
-                gl.store(lse + at, gl.where(total == 0, float("-inf"), m + gl.log2(total)), mask=valid)
+                log_sum = gl.where(total == 0, float("-inf"), m + gl.log2(total))
+                gl.store(lse + before + row, log_sum, mask=row < S.ROWS)
         mbarrier.wait(posted.index(letter), letter_phase)
         seq = read_field(mail, letter, SEQ, 4)
 
