@@ -94,7 +94,7 @@ def _latents(name: str, lengths: np.ndarray, num_q_heads: int = 128) -> Workload
 
 
 def builtin() -> dict[str, Workload]:
-    """W1–W5, ragged R, small ones, several query tokens, shared prefixes S, a tree T, prefill P, latents M, by name."""
+    """W1–W5, ragged R, small ones, several query tokens, shared prefixes S, a tree T, prefill P, MLA M, by name."""
     workloads = [
         Workload("W1", _uniform(64, 4096)),
         Workload("W2", _uniform(256, 1024)),
