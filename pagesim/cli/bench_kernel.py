@@ -32,8 +32,8 @@ def bench_kernel(
         "Without any, the built-in batches W1 to W5."))] = [],
     workload: Annotated[list[str], typer.Option("--workload", metavar="NAME", help=(
         "A built-in batch: W1 to W5; R1 to R5 are ragged; W1q4; b1x128, b1x4k, b8x512, b4x1k, b4x4k, b16x1k; S1 to S3 "
-        "share a prefix, T1 a prompt and documents; P1 and P4 are prefill; M1 to M5 of DeepSeek-V3's latents, M4 and M5 "
-        "of a GPU of eight; repeatable."
+        "share a prefix, T1 a prompt and documents; P1 and P4 are prefill; M1 to M5 of DeepSeek-V3's latents, M4 and "
+        "M5 of a GPU of eight; repeatable."
     ))] = [],
     kernel: Annotated[list[str], typer.Option("--kernel", metavar="NAME", help=(
         "ours (default), general, gather+sdpa, sdpa, sdpa-flash, flex, flashinfer, flashinfer-batch, flash-attention, "

@@ -13,6 +13,7 @@ HERE = Path(__file__).parent
 KERNELS = HERE.parent / "kernels"
 sys.path[:0] = map(str, (HERE, HERE.parent, KERNELS, KERNELS / "general", HERE.parents[1]))
 
+import test_gpu_mla
 import test_gpu_prefill
 import test_gpu_shared
 import test_mla
@@ -60,6 +61,13 @@ def mla(dtype: torch.dtype, cache_dtype: torch.dtype | None) -> None:
     print("mla", dtype, cache_dtype, flush=True)
 
 
+def latents() -> None:
+    for lengths in (test_gpu_mla.TILES, [9000, 3, 700]):
+        case = test_gpu_mla.latents(lengths)
+        test_gpu_mla.check(case, test_gpu_mla.attend(case))
+    print("latents, hopper", flush=True)
+
+
 if __name__ == "__main__":
     for shape in ({}, {"num_kv_heads": 32}, {"block_size": 8}, {"head_dim": 64}, {"q_len": 4},
                   {"cache_dtype": FP8, "k_scale": 0.1, "v_scale": 0.1}):
@@ -67,5 +75,6 @@ if __name__ == "__main__":
     for shape in ({}, {"block_size": 8}, {"q_len": 4}):
         shared(**shape)
     prefill()
+    latents()
     for dtypes in ((torch.bfloat16, None), (torch.bfloat16, FP8), (torch.float32, FP8)):
         mla(*dtypes)

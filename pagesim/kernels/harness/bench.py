@@ -2,9 +2,9 @@
 
 Bytes: a step reads K and V of every visible token once, ``kv_bytes = 2 · itemsize · num_kv_heads · head_dim ·
 Σ length``, with MLA half of it, one vector a token, and ``unique_kv_bytes`` where what sequences share counts once;
-queries, outputs and tables are not counted, in decoding under 1 % of that.  GB/s is ``kv_bytes / time`` in
-1e9; the share of the ceiling is the time of a contiguous read of as many bytes, measured in the same run, over the time
-of the step.
+queries, outputs and tables are not counted, in decoding under 1 % of that but with MLA more.  GB/s is
+``kv_bytes / time`` in 1e9; the share of the ceiling is the time of a contiguous read of as many bytes, measured in the
+same run, over the time of the step.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -34,6 +34,7 @@ class Workload:
     num_kv_heads: int = 8
     head_dim: int = 128
     q_len: int = 1
+    latent_dim: int | None = None
     shared: tuple[tuple[int, int], ...] = ()
     latent_dim: int | None = None
     snapshot: BlockTables | None = field(default=None, repr=False)
@@ -54,7 +55,7 @@ class Workload:
 
     @property
     def kv_elements(self) -> int:
-        """K and V of every visible token of every sequence, or its one latent vector, read once for each."""
+        """What is cached of every visible token of every sequence, read once for each."""
         return self._token_elements * int(self.lengths.sum())
 
     @property
@@ -68,6 +69,7 @@ class Workload:
 
     @property
     def _token_elements(self) -> int:
+        """K and V, or with MLA one vector."""
         return (2 if self.latent_dim is None else 1) * self.num_kv_heads * self.head_dim
 
 
@@ -93,7 +95,7 @@ def _latents(name: str, lengths: np.ndarray, num_q_heads: int = 128) -> Workload
 
 
 def builtin() -> dict[str, Workload]:
-    """W1–W5, ragged R, small ones, several query tokens, shared prefixes S and a tree T, prefill P, latents M, by name."""
+    """W1–W5, ragged R, small ones, several query tokens, shared prefixes S, a tree T, prefill P, MLA M, by name."""
     workloads = [
         Workload("W1", _uniform(64, 4096)),
         Workload("W2", _uniform(256, 1024)),

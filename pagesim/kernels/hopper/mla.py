@@ -19,119 +19,31 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
     mbarrier,
-    tma,
     warpgroup_mma,
     warpgroup_mma_wait,
 )
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from pagesim.kernels.hopper.mla_producer import CHUNK, HALF, LATENT, MAIL, ROPE, TILE, M, fetch
 from pagesim.kernels.hopper.producers import (
     FIRST_TILE,
-    KEEP,
-    NEXT,
     NUM_TILES,
     RECORD,
     SEQ,
     SLOT,
     TOKENS,
     advance,
-    post,
     read_field,
 )
 
-M = gl.constexpr(64)  # rows of a CTA: what a warpgroup's products take
-TILE = gl.constexpr(64)  # tokens of a step
-LATENT = gl.constexpr(512)
-ROPE = gl.constexpr(64)
-HALF = gl.constexpr(256)  # columns of the latent that one warpgroup adds up
-CHUNK = gl.constexpr(64)  # columns that lie together in shared memory: 128 bytes, the width of the swizzle
 PART = gl.constexpr(16)  # tokens that are silenced at a time
-MAIL = gl.constexpr(2)  # records posted ahead
-
-
-@gluon.jit
-def _load_record(records, at):
-    """A letter, the record's words, and what the producer needs; behind the last record all are -1."""
-    some = at >= 0
-    field = gl.arange(0, RECORD, gl.BlockedLayout([1], [32], [1], [0]))
-    record = records + at * RECORD
-    words = gl.load(record + field, mask=some & (field >= 0), other=-1, eviction_policy=KEEP)
-    seq = gl.load(record + SEQ, mask=some, other=-1, eviction_policy=KEEP)
-    first = gl.load(record + FIRST_TILE, mask=some, other=-1, eviction_policy=KEEP)
-    num_tiles = gl.load(record + NUM_TILES, mask=some, other=-1, eviction_policy=KEEP)
-    tokens = gl.load(record + TOKENS, mask=some, other=-1, eviction_policy=KEEP)
-    following = gl.load(record + NEXT, mask=some, other=-1, eviction_policy=KEEP)
-    return words, seq, first, num_tiles, tokens, following
-
-
-@gluon.jit
-def _lookup(table, table_stride, seq, tile, tokens, S: gl.constexpr):
-    """Block of each box of a tile; behind the last token, of that token: the table may hold anything there."""
-    row = table + seq.to(gl.int64) * table_stride
-    ids = ()
-    for b in gl.static_range(TILE // S.BOX):
-        token = gl.minimum(tile * TILE + b * S.BOX, tokens - 1)
-        ids = ids + (gl.load(row + token // S.BLOCK_SIZE, eviction_policy=KEEP),)
-    return ids
-
-
-@gluon.jit
-def _fetch_piece(desc, boxes, full, empty, phase, ids, tile, at, column, CHUNKS: gl.constexpr, S: gl.constexpr):
-    """CHUNKS chunks of a tile from ``column`` on, to the chunks of shared memory from ``at`` on."""
-    BOXES: gl.constexpr = TILE // S.BOX
-    mbarrier.wait(empty, phase)
-    mbarrier.expect(full, TILE * CHUNKS * CHUNK * 2)
-    for c in gl.static_range(CHUNKS):
-        for b in gl.static_range(BOXES):
-            token = (tile * TILE + b * S.BOX) % S.BLOCK_SIZE
-            tma.async_copy_global_to_shared(desc, [ids[b], token, column + c * CHUNK],
-                                            full, boxes.index((at + c) * BOXES + b))
-
-
-@gluon.jit
-def _fetch_tile(desc, halves, rope, phase, ids, tile, W: gl.constexpr, S: gl.constexpr):
-    half_boxes, half_full, half_empty = halves
-    rope_boxes, rope_full, rope_empty = rope
-    CHUNKS: gl.constexpr = HALF // CHUNK
-    for h in gl.static_range(2):
-        _fetch_piece(desc, half_boxes, half_full.index(2 * W + h), half_empty.index(2 * W + h), phase, ids, tile,
-                     (2 * W + h) * CHUNKS, h * HALF, CHUNKS, S)
-    _fetch_piece(desc, rope_boxes, rope_full.index(W), rope_empty.index(W), phase, ids, tile, W, LATENT, 1, S)
-
-
-@gluon.jit
-def _fetch(q_desc, desc, queries, halves, rope, letters, table, records, table_stride, S: gl.constexpr):
-    """One warp: post records, fetch their queries, and tiles as pieces are free."""
-    q_boxes, q_full, q_empty = queries
-    mail, posted, taken = letters
-    Q_BOXES: gl.constexpr = M // S.Q_BOX
-    row_tile = gl.program_id(0) % S.ROW_TILES
-    phase0 = gl.to_tensor(1)
-    phase1 = gl.to_tensor(1)
-    q_phase = gl.to_tensor(1)
-    letter = gl.to_tensor(0)
-    letter_phase = gl.to_tensor(1)
-    words, seq, first, num_tiles, tokens, following = _load_record(records, gl.program_id(0) // S.ROW_TILES)
-    while seq >= 0:
-        letter, letter_phase = post(words, letter, letter_phase, mail, posted, taken, MAIL)
-        if num_tiles > 0:
-            mbarrier.wait(q_empty.index(0), q_phase)
-            q_phase ^= 1
-            mbarrier.expect(q_full.index(0), S.Q_BOX * (LATENT + ROPE) * 2)
-            for c in gl.static_range((LATENT + ROPE) // CHUNK):
-                tma.async_copy_global_to_shared(q_desc, [seq * S.ROWS + row_tile * M, c * CHUNK], q_full.index(0),
-                                                q_boxes.index(c * Q_BOXES))
-            for pair in range((num_tiles + 1) // 2):
-                tile = first + 2 * pair
-                ids = _lookup(table, table_stride, seq, tile, tokens, S)  # while the pieces are awaited
-                _fetch_tile(desc, halves, rope, phase0, ids, tile, 0, S)
-                phase0 ^= 1
-                if tile + 1 < first + num_tiles:
-                    ids = _lookup(table, table_stride, seq, tile + 1, tokens, S)
-                    _fetch_tile(desc, halves, rope, phase1, ids, tile + 1, 1, S)
-                    phase1 ^= 1
-        words, seq, first, num_tiles, tokens, following = _load_record(records, following)
-    post(words, letter, letter_phase, mail, posted, taken, MAIL)
+# Of a warp's 16 rows of outputs as they are stored, 16 bytes a thread; products leave 2 columns together.
+OUT_STORES = gl.constexpr(gl.DistributedLinearLayout(
+    [[0, 1], [0, 2], [0, 4], [8, 0], [0, 32], [0, 64], [0, 128]], [[0, 8], [0, 16], [1, 0], [2, 0], [4, 0]],
+    [[16, 0], [32, 0]], [], [64, 256]))
+PART_STORES = gl.constexpr(gl.DistributedLinearLayout(
+    [[0, 1], [0, 2], [8, 0], [0, 16], [0, 32], [0, 64], [0, 128]], [[0, 4], [0, 8], [1, 0], [2, 0], [4, 0]],
+    [[16, 0], [32, 0]], [], [64, 256]))
 
 
 @gluon.jit
@@ -290,6 +202,16 @@ def _lone(q, q_empty, o, m, total, phase0, pieces, exchange, ready, limit, token
 
 
 @gluon.jit
+def _store(target, before, o, C: gl.constexpr, layout: gl.constexpr, S: gl.constexpr):
+    """Half of the columns of a sequence's rows, which lie ``before`` rows behind the target."""
+    row = gl.program_id(0) % S.ROW_TILES * M + gl.arange(0, M, gl.SliceLayout(1, layout))
+    column = C * HALF + gl.arange(0, HALF, gl.SliceLayout(0, layout))
+    gl.store(target + (before + row)[:, None] * LATENT + column[None, :],
+             gl.convert_layout(o.to(target.dtype.element_ty), layout),
+             mask=(row < S.ROWS)[:, None] & (column >= 0)[None, :])
+
+
+@gluon.jit
 def _consumer(queries, pieces, letters, exchange, ready, partial, lse, out, scale_log2, C: gl.constexpr,
               S: gl.constexpr):
     """Scores of every second tile, and half of the columns of every row's output."""
@@ -298,9 +220,6 @@ def _consumer(queries, pieces, letters, exchange, ready, partial, lse, out, scal
     mail, posted, taken = letters
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, HALF, 16])
     row = gl.program_id(0) % S.ROW_TILES * M + gl.arange(0, M, gl.SliceLayout(1, layout))
-    column = C * HALF + gl.arange(0, HALF, gl.SliceLayout(0, layout))
-    valid = row < S.ROWS
-    cell = valid[:, None] & (column >= 0)[None, :]
     behind = S.Q_LEN - 1 - gl.minimum(row // S.NUM_HEADS, S.Q_LEN - 1)  # tokens that the sequence has and a row not
     phase0 = gl.to_tensor(0)
     phase1 = gl.to_tensor(0)
@@ -344,13 +263,13 @@ def _consumer(queries, pieces, letters, exchange, ready, partial, lse, out, scal
             phase0 ^= 1
         o = o * (1 / gl.where(total == 0, 1.0, total))[:, None]  # nothing visible: zeros
         if slot < 0:
-            at = (seq.to(gl.int64) * S.ROWS + row) * LATENT
-            gl.store(out + at[:, None] + column[None, :], o.to(out.dtype.element_ty), mask=cell)
+            _store(out, seq.to(gl.int64) * S.ROWS, o, C, OUT_STORES, S)
         else:
-            at = slot.to(gl.int64) * S.ROWS + row
-            gl.store(partial + at[:, None] * LATENT + column[None, :], o, mask=cell)
+            before = slot.to(gl.int64) * S.ROWS
+            _store(partial, before, o, C, PART_STORES, S)
             if C == 0:
-                gl.store(lse + at, gl.where(total == 0, float("-inf"), m + gl.log2(total)), mask=valid)
+                log_sum = gl.where(total == 0, float("-inf"), m + gl.log2(total))
+                gl.store(lse + before + row, log_sum, mask=row < S.ROWS)
         mbarrier.wait(posted.index(letter), letter_phase)
         seq = read_field(mail, letter, SEQ, 4)
 
@@ -400,6 +319,6 @@ def decode(q, cache, table, records, partial, lse, out, scale_log2, table_stride
     gl.warp_specialize(
         [(_consumer, (queries, pieces, letters, exchange, ready, partial, lse, out, scale_log2, 0, S)),
          (_consumer, (queries, pieces, letters, exchange, ready, partial, lse, out, scale_log2, 1, S)),
-         (_fetch, (q, cache, (q_boxes, q_full, q_empty), (half_boxes, half_full, half_empty),
+         (fetch, (q, cache, (q_boxes, q_full, q_empty), (half_boxes, half_full, half_empty),
                    (rope_boxes, rope_full, rope_empty), letters, table, records, table_stride, S))],
         [4, 1], [232, 40])

@@ -15,8 +15,8 @@ from pagesim.kernels.general.attend import LOG2E
 from pagesim.kernels.general.split import num_sms
 from pagesim.kernels.hopper import mla_merge
 from pagesim.kernels.hopper import plan as p
-from pagesim.kernels.hopper.mla import CHUNK, LATENT, TILE, M
 from pagesim.kernels.hopper.mla import decode as decode_kernel
+from pagesim.kernels.hopper.mla_producer import CHUNK, LATENT, TILE, M
 from pagesim.kernels.launch import Kept, launch
 
 NUM_WARPS = 4  # of a consumer

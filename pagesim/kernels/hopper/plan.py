@@ -90,8 +90,8 @@ def max_counters(num_ctas: int) -> int:
 
 
 def make_plan(lengths: np.ndarray, num_ctas: int, *, head_groups: int = 1, tile_tokens: int = 16,
-              pool_tiles: int = 200, slack: float = _PACK_SLACK, begin: np.ndarray | None = None,
-              shared_parts: np.ndarray | None = None, used_ctas: int | None = None) -> Plan:
+              pool_tiles: int = 200, begin: np.ndarray | None = None, shared_parts: np.ndarray | None = None,
+              used_ctas: int | None = None, slack: float = _PACK_SLACK) -> Plan:
     """Plan one decode step.
 
     Args:
@@ -105,6 +105,7 @@ def make_plan(lengths: np.ndarray, num_ctas: int, *, head_groups: int = 1, tile_
         begin, shared_parts: where each sequence's own tokens begin, a multiple of ``tile_tokens``, and how many partial
             results it gets of those before, int64.
         used_ctas: the first so many CTAs get parts; by default all.
+        slack: by which the tiles of a CTA may exceed the mean to save cuts.
 
     Raises:
         InputError: a negative length, or no CTA.
