@@ -36,7 +36,6 @@ class Workload:
     q_len: int = 1
     latent_dim: int | None = None
     shared: tuple[tuple[int, int], ...] = ()
-    latent_dim: int | None = None
     snapshot: BlockTables | None = field(default=None, repr=False)
 
     @property

@@ -105,7 +105,6 @@ def make_plan(lengths: np.ndarray, num_ctas: int, *, head_groups: int = 1, tile_
         begin, shared_parts: where each sequence's own tokens begin, a multiple of ``tile_tokens``, and how many partial
             results it gets of those before, int64.
         used_ctas: the first so many CTAs get parts; by default all.
-        slack: by which the tiles of a CTA may exceed the mean to save cuts.
 
     Raises:
         InputError: a negative length, or no CTA.
