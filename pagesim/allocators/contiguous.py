@@ -12,6 +12,7 @@ from pagesim.allocators.holes import (
 from pagesim.core.choices import one_of
 from pagesim.core.jit import COLD, HOT
 from pagesim.core.ledger import NOBODY
+from pagesim.core.units import final_tokens
 from pagesim.errors import InputError
 from pagesim.trace.trace import Trace
 
@@ -90,7 +91,7 @@ def reservation(memory, ask):
     if memory.reserve == GROW:
         return ask.known
     if memory.reserve == EXACT:
-        return ask.prompt + ask.output - 1
+        return final_tokens(ask.prompt, ask.output)
     if memory.reserve == POW2:
         rounded = 1
         while rounded < ask.output:
@@ -113,7 +114,7 @@ def fits(memory, ask, running):
 def fits_empty(memory, ask):
     # The same with buddy: chunks of at least the size are multiples of it; the smaller ones together are less than it.
     return memory.capacity // placed_size(memory.holes, reservation(memory, ask)) >= ask.copies and (
-        memory.capacity // placed_size(memory.holes, ask.prompt + ask.output - 1) >= 1)
+        memory.capacity // placed_size(memory.holes, final_tokens(ask.prompt, ask.output)) >= 1)
 
 
 def admit(memory, row, ask, tokens, step):

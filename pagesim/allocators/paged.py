@@ -10,7 +10,7 @@ from pagesim.core.choices import one_of
 from pagesim.core.histogram import BINS, bin_of, in_bins
 from pagesim.core.jit import HOT
 from pagesim.core.ledger import NOBODY
-from pagesim.core.units import ceil_div
+from pagesim.core.units import ceil_div, final_tokens
 from pagesim.errors import InputError
 
 Reuse = Literal["lifo", "fifo"]
@@ -203,7 +203,7 @@ def fits(memory, ask, running):
 
 def fits_empty(memory, ask):
     return ask.copies * _blocks(memory, ask.known) <= memory.num_blocks and (
-        _blocks(memory, ask.prompt + ask.output - 1) <= memory.num_blocks)
+        _blocks(memory, final_tokens(ask.prompt, ask.output)) <= memory.num_blocks)
 
 
 def admit(memory, row, ask, tokens, step):

@@ -100,11 +100,15 @@ def kv_bytes_per_token(model: Model, kv_cache_dtype: str, tensor_parallel_size: 
     bytes_each = 4 if dtype == "auto" and model.weights == "fp32" else _DTYPES.get(dtype, 2)
     if model.is_mla:
         return model.layers * (model.kv_lora_rank + model.qk_rope_head_dim) * bytes_each
-    return 2 * model.layers * _kv_heads_per_shard(model, tensor_parallel_size) * model.head_dim * bytes_each
+    return 2 * model.layers * kv_heads_per_shard(model, tensor_parallel_size) * model.head_dim * bytes_each
 
 
-def _kv_heads_per_shard(model: Model, tensor_parallel_size: int) -> int:
-    """KV heads of one shard; with more shards than heads each keeps a copy of one."""
+def kv_heads_per_shard(model: Model, tensor_parallel_size: int) -> int:
+    """KV heads of one shard; with more shards than heads each keeps a copy of one.
+
+    Raises:
+        InputError: the heads cannot be shared among the shards.
+    """
     heads, shards = model.kv_heads, tensor_parallel_size
     if max(heads, shards) % min(heads, shards):
         raise InputError(

@@ -40,8 +40,8 @@ def measured(keys: Measured, sized: Sized, gpu: catalog.Gpu | None, path: str) -
     """The rest of a step, and ``layers · (fit.step_s + fit.context_token_s · context)``, as one ``Linear``.
 
     The rest is what the kernels were not measured for.  Where it is not given it is the roofline's: the weights are
-    read once a step, ``weights / (0.8 · bandwidth)``, and each prefill token costs ``2 · params / (0.6 · peak)``.
-    Decoding counts as bound by memory: ``sequence_s`` is 0 unless given.
+    read once a step, ``weights / (BANDWIDTH_SHARE · bandwidth)``, and each prefill token costs
+    ``2 · params / (COMPUTE_SHARE · peak)``.  Decoding counts as bound by memory: ``sequence_s`` is 0 unless given.
 
     Args:
         path: the ``bench.json``, as it opens from the current directory.

@@ -12,7 +12,7 @@ from pagesim.config.document import Document
 from pagesim.config.load import raise_all
 from pagesim.config.schema import Config
 from pagesim.config.sizing import Findings, Sized
-from pagesim.core.units import ceil_div
+from pagesim.core.units import ceil_div, final_tokens
 from pagesim.errors import InputError
 
 
@@ -26,8 +26,7 @@ class Request:
 
     @property
     def final_tokens(self) -> int:
-        """Tokens stored at its end; the last sampled one never is."""
-        return self.prompt_tokens + self.output_tokens - 1
+        return final_tokens(self.prompt_tokens, self.output_tokens)
 
 
 @dataclass(frozen=True)

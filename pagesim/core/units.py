@@ -2,6 +2,7 @@
 
 import re
 
+from pagesim.core.jit import HOT
 from pagesim.errors import InputError
 
 GB = 10**9
@@ -24,6 +25,12 @@ _COUNTS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G
 def ceil_div(a: int, b: int) -> int:
     """``ceil(a / b)`` in integers, for ``b > 0``: the blocks that ``a`` tokens take."""
     return -(-a // b)
+
+
+@HOT
+def final_tokens(prompt, output):
+    """Tokens that a sequence stores at its end: the last sampled one never is.  Of numbers or of arrays."""
+    return prompt + output - 1
 
 
 def parse_bytes(text: str | int) -> int:

@@ -4,6 +4,7 @@ from pagesim.allocators.contract import (
     admit, allocated_slots, asked_slots, fits, free_slots, has_holes, reservation, shares, unit_slots)
 from pagesim.core.jit import HOT
 from pagesim.core.ledger import store, take
+from pagesim.core.units import final_tokens
 from pagesim.engine.queue import head, known_to
 from pagesim.engine.result import Cause
 from pagesim.engine.running import compute, start_decoding
@@ -66,7 +67,7 @@ def _enter(state, memory, ask, chunk):
     run, rows, levels = state.run, state.rows, state.levels
     run.unused_rows -= 1
     row = rows.unused[run.unused_rows]
-    final = ask.prompt + ask.output - 1
+    final = final_tokens(ask.prompt, ask.output)
     rows.request[row], rows.known[row], rows.stored[row], rows.final[row] = ask.request, ask.known, ask.stored, final
     rows.serial[row] = run.serial
     run.serial += 1

@@ -6,6 +6,7 @@ import numpy as np
 
 from pagesim.allocators import Spec, kind_of
 from pagesim.allocators.ask import Demand
+from pagesim.core.units import final_tokens
 from pagesim.engine.durations import Durations
 from pagesim.engine.scheduling import Scheduling
 from pagesim.errors import InputError
@@ -61,7 +62,7 @@ class Setup:
     def demand(self) -> Demand:
         """The most that this run can ask of its memory."""
         trace = self.trace
-        final = trace.prompt_tokens.astype(np.int64) + trace.output_tokens - 1
+        final = final_tokens(trace.prompt_tokens.astype(np.int64), trace.output_tokens)
         runs = final < self.max_model_len  # longer ones are rejected
         samples = 1 if trace.num_samples is None else trace.num_samples
         most_samples = int(np.max(samples, initial=1))

@@ -81,7 +81,7 @@ def kernel_shape(case: Case) -> dict | None:
     """
     if case.model is None:
         return None
-    from pagesim.catalog import find_model
+    from pagesim.catalog import find_model, kv_heads_per_shard
 
     shards = case.resolved["memory"]["tensor_parallel_size"]
     model = find_model(case.model)
@@ -89,7 +89,7 @@ def kernel_shape(case: Case) -> dict | None:
     if model.is_mla:
         return shape | {"num_kv_heads": 1, "head_dim": model.kv_lora_rank + model.qk_rope_head_dim,
                         "latent_dim": model.kv_lora_rank}
-    return shape | {"num_kv_heads": max(1, model.kv_heads // shards), "head_dim": model.head_dim}
+    return shape | {"num_kv_heads": kv_heads_per_shard(model, shards), "head_dim": model.head_dim}
 
 
 def _run_to(case: Case, when: Moment) -> Run:

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from pagesim.core.units import ceil_div
+from pagesim.core.units import ceil_div, final_tokens
 from pagesim.trace.instants import NS_PER_S
 from pagesim.trace.trace import Trace
 
@@ -109,7 +109,7 @@ class Summary:
 def summarize(trace: Trace, block_size: int = 16) -> Summary:
     """Describe a trace of at least one request."""
     prompt, output = trace.prompt_tokens.astype(np.int64), trace.output_tokens.astype(np.int64)
-    stored = prompt + output - 1
+    stored = final_tokens(prompt, output)
     final_blocks = num_blocks(stored, block_size)
     return Summary(
         path=trace.source.path, format=trace.source.format, sha256=trace.source.sha256,
