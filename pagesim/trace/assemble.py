@@ -4,10 +4,11 @@ import itertools
 
 import numpy as np
 
+from pagesim.core.units import NS_PER_S
 from pagesim.errors import TraceError
 from pagesim.trace import numbering, sessions
 from pagesim.trace.formats import Format
-from pagesim.trace.instants import NS_PER_S, Instants, join
+from pagesim.trace.instants import Instants, join
 from pagesim.trace.rows import Rows
 
 _YEAR_NS = 365 * 86400 * NS_PER_S

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pagesim.core.units import NS_PER_S
 from pagesim.errors import TraceError
-from pagesim.trace.instants import NS_PER_S
 
 
 @dataclass(frozen=True)
