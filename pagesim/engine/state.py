@@ -156,11 +156,12 @@ def make_state(setup: Setup, rows: int, slots_of_a_unit: int) -> State:
     run.stride = 1
     run.available = run.users = len(setup.trace) if setup.closed_users is None else min(setup.closed_users,
                                                                                        len(setup.trace))
-    head, running = _record(HEAD), _records(ROW, rows)
+    head, running, rules = _record(HEAD), _records(ROW, rows), _rules(setup, slots_of_a_unit)
     head.stale = 1
     running.unused = np.arange(rows)
+    run.warm = rules.warmup_ns == 0  # else the run would count from its first step, not from the first arrival
     return State(
-        rules=_rules(setup, slots_of_a_unit), rate=coefficients(setup.durations, setup.scheduling.swap_s_per_slot),
+        rules=rules, rate=coefficients(setup.durations, setup.scheduling.swap_s_per_slot),
         run=run, levels=_record(LEVELS), head=head, work=_record(WORK), total=_record(WORK), peaks=peaks,
         sums=_record(SUMS), lines=_records(LINE, LINES_MAX), requests=_stretch(setup, int(run.users)), rows=running,
         returning=_records(VICTIM, rows), growth=make_wheel(rows, longest), ending=make_wheel(rows, longest))

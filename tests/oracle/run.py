@@ -64,7 +64,7 @@ class OracleRun:
         host = scheduling.swap_slots
         self.host_free = math.inf if host is None else host // self.memory.block_size
         self.running, self.queue = [], []      # sequences in order of latest admission; lists of sequences admitted together
-        self.now_ns, self.end_ns, self.warm = 0, 0, False
+        self.now_ns, self.end_ns, self.warm = 0, 0, self.warmup_ns == 0
         self.steps, self.sums = [], Sums()
         while self.advance():
             pass
@@ -86,7 +86,7 @@ class OracleRun:
             num_rejected = self.arrive()
         if self.now_ns >= self.until_ns:
             return False
-        if self.steps and self.warm and self.now_ns > self.end_ns:
+        if self.warm and self.now_ns > self.end_ns:
             gap = Instant.of(self.memory, [], [], self.scheduling, self.max_model_len)
             self.sums.time_passes(gap, (self.now_ns - self.end_ns) / 1e9, 0, 0)
         if not self.warm and self.now_ns >= self.warmup_ns:
