@@ -40,6 +40,7 @@ def columns_of(parts: list[Rows], form: Format, path: str) -> dict[str, np.ndarr
         _refuse_long_span(columns["arrival_ns"], form, path)
     if order is not None:
         columns = sessions.permuted(columns, order)
+        columns["file_row"] = order
         if columns.get("prefix_ids") is not None:
             columns["prefix_ids"] = numbering.by_appearance(columns["prefix_ids"])
     if families is not None:
