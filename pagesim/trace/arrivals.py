@@ -66,7 +66,7 @@ def _in_file_order(trace: Trace) -> Trace:
     if parent is not None:
         late = np.flatnonzero((parent != NONE) & (trace.file_row[parent] > trace.file_row))
         if len(late):
-            raise TraceError(f"{trace.source.path}: row {trace.file_row[late[0]] + 1} of the file comes before the turn "
+            raise TraceError(f"{trace.source.path}: row {trace.file_row[late[0]] + 1} comes before the turn "
                              "before it, and closed takes rows in the order of the file; sort the file")
     columns = {name: value for name, value in vars(trace).items() if name not in ("source", "file_row")}
     return replace(trace, **permuted(columns, np.argsort(trace.file_row)), file_row=None)

@@ -62,7 +62,7 @@ def test_prefix_ids_and_turns_go_with_their_rows_into_the_order_of_the_file(tmp_
 def test_a_turn_that_stands_above_the_one_before_it_has_no_place_in_a_closed_loop(tmp_path):
     text = "arrival_s,prompt_tokens,output_tokens,session\n5,4,1,a\n0,4,1,a\n"
     trace = read_trace(write(tmp_path, text))
-    with pytest.raises(TraceError, match="row 1 of the file comes before the turn before it.*sort the file"):
+    with pytest.raises(TraceError, match="row 1 comes before the turn before it.*sort the file"):
         with_arrivals(trace, "closed")
 
 
