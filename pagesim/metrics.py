@@ -10,6 +10,7 @@ import numpy as np
 from pagesim.allocators import Spec, name_of
 from pagesim.core.histogram import bin_edges
 from pagesim.core.ledger import HELD, PARTS, grouped, is_whole
+from pagesim.core.units import NS_PER_S
 from pagesim.engine.result import (
     STATUSES, WAIT_CAUSES, WINDOWS, Column, Histograms, Requests, Result, Status, Window)
 from pagesim.errors import PagesimError
@@ -168,24 +169,27 @@ def latencies(requests: Requests, output_tokens: np.ndarray, warmup_s: float) ->
     """Mean and nearest-rank percentiles in seconds, of completed requests that arrived at or after ``warmup_s``.
 
     queue = first admission - arrival; ttft = first token - arrival; tpot = (finish - first token)/(output tokens - 1),
-    only of requests with more than one; e2e = finish - arrival.  One is computed at a time, in place: a trace may have
-    tens of millions of requests.
+    only of requests with more than one; e2e = finish - arrival.  One is computed at a time: a trace may have tens of
+    millions of requests.
     """
     chosen = requests.status == Status.COMPLETED
     if warmup_s > 0:
-        chosen &= requests.arrival_s >= warmup_s
-    times_s = {"queue": requests.first_scheduled_s, "ttft": requests.first_token_s, "e2e": requests.finish_s}
+        chosen &= requests.arrival_ns >= warmup_s * NS_PER_S
+    times_ns = {"queue": requests.first_scheduled_ns, "ttft": requests.first_token_ns, "e2e": requests.finish_ns}
     summaries = {}
-    for name, end_s in times_s.items():
-        values_s = end_s[chosen]
-        values_s -= requests.arrival_s[chosen]
-        summaries[name] = summary(values_s)
+    for name, end_ns in times_ns.items():
+        summaries[name] = summary(_seconds_between(requests.arrival_ns, end_ns, chosen))
     chosen &= output_tokens > 1
-    values_s = requests.finish_s[chosen]
-    values_s -= requests.first_token_s[chosen]
+    values_s = _seconds_between(requests.first_token_ns, requests.finish_ns, chosen)
     values_s /= output_tokens[chosen] - 1
     summaries["tpot"] = summary(values_s)
     return {name: summaries[name] for name in LATENCIES}
+
+
+def _seconds_between(start_ns: np.ndarray, end_ns: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    between_ns = end_ns[chosen]
+    between_ns -= start_ns[chosen]
+    return between_ns / NS_PER_S
 
 
 def summary(values: np.ndarray) -> dict[str, float | None]:

@@ -41,8 +41,9 @@ def window(time_s=0.0, *, capacity=100, **columns):
 
 
 def requests_of(rows):
-    """Rows of (arrival, first scheduled, first token, finish, status)."""
-    arrival, scheduled, first, finish = (np.array([row[k] for row in rows], dtype=np.float64) for k in range(4))
+    """Rows of (arrival, first scheduled, first token, finish in seconds or None, status)."""
+    arrival, scheduled, first, finish = (
+        np.array([-1 if row[k] is None else row[k] * 10**9 for row in rows]) for k in range(4))
     return Requests(arrival, scheduled, first, finish, np.array([row[4] for row in rows], dtype=np.int8),
                     np.zeros(len(rows), dtype=np.int32))
 
@@ -109,7 +110,7 @@ def test_rounding_is_internal_in_the_textbook_and_external_in_figure_2():
 
 
 def test_a_window_without_time_is_null_and_the_whole_is_strict_json():
-    figures = metrics(run_of([(0, math.nan, math.nan, math.nan, STATUSES.index("exceeds_memory"))], end_s=0.0),
+    figures = metrics(run_of([(0, None, None, None, STATUSES.index("exceeds_memory"))], end_s=0.0),
                       trace_of([3]), Paged())
     assert figures["ledger"] == dict.fromkeys(WINDOWS) and figures["sosp23"] == dict.fromkeys(WINDOWS)
     assert figures["utilization"] is figures["internal_fragmentation"] is figures["mean"]["running"] is None
@@ -130,7 +131,7 @@ def test_external_fragmentation_is_weighted_by_time():
 
 
 def test_latencies_are_those_of_completed_requests():
-    rows = [(0, 1, 2, 6, COMPLETED), (1, 1, 3, 3, COMPLETED), (2, 4, math.nan, math.nan, UNFINISHED)]
+    rows = [(0, 1, 2, 6, COMPLETED), (1, 1, 3, 3, COMPLETED), (2, 4, None, None, UNFINISHED)]
     got = latencies(requests_of(rows), np.array([5, 1, 9], dtype=np.int32), 0.0)
     assert list(got) == ["queue", "ttft", "tpot", "e2e"]
     assert got["queue"] == {"mean": 0.5, "p50": 0.0, "p90": 1.0, "p99": 1.0}
@@ -153,8 +154,8 @@ def test_after_a_warm_up_latency_counts_later_arrivals_and_throughput_later_fini
 
 
 def test_every_kept_request_is_completed_rejected_or_unfinished():
-    rows = [*ONE_ROW, (0, math.nan, math.nan, math.nan, UNFINISHED)] + [
-        (0, math.nan, math.nan, math.nan, STATUSES.index("exceeds_max_model_len"))] * 2
+    rows = [*ONE_ROW, (0, None, None, None, UNFINISHED)] + [
+        (0, None, None, None, STATUSES.index("exceeds_max_model_len"))] * 2
     assert metrics(run_of(rows), trace_of([3] * 4), Paged())["requests"] == {
         "completed": 1,
         "rejected": 2,

@@ -1,7 +1,7 @@
 """The contiguous allocator: one region of adjacent slots for each sequence, placed in an arena."""
 
-import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -31,13 +31,18 @@ class Contiguous:
     placement: Placement = "first_fit"
     """The hole that it gets."""
     growth: float = 1.5
-    """Factor by which reserve: grow extends a region."""
+    """Factor by which reserve: grow extends a region, as the decimal that was written."""
 
     def __post_init__(self) -> None:
         one_of("reserve", self.reserve, RESERVES)
         one_of("placement", self.placement, PLACEMENTS)
         if not 1 < self.growth < float("inf"):
             raise InputError(f"growth must be a number above 1, got {self.growth}")
+        if self.exact_growth().numerator >= 2**31:  # times as many tokens as an int32 holds it stays within int64
+            raise InputError(f"growth must have at most nine digits, such as 1.5 or 1.333333, got {self.growth}")
+
+    def exact_growth(self) -> Fraction:
+        return Fraction(str(self.growth))
 
 
 class ContiguousMemory(NamedTuple):
@@ -45,7 +50,8 @@ class ContiguousMemory(NamedTuple):
 
     capacity: int
     reserve: int
-    growth: float
+    growth_numerator: int
+    growth_denominator: int
     max_model_len: int
     start: np.ndarray  # int64 (rows,): address of the row's region
     asked: np.ndarray  # int64 (rows,): before rounding
@@ -63,7 +69,7 @@ def serves(spec):
 
 def make(spec, capacity_slots, demand, trace):
     return ContiguousMemory(
-        capacity_slots, RESERVES.index(spec.reserve), spec.growth, demand.max_model_len,
+        capacity_slots, RESERVES.index(spec.reserve), *spec.exact_growth().as_integer_ratio(), demand.max_model_len,
         *np.zeros((3, demand.rows), np.int64), make_holes(spec.placement, capacity_slots, demand.rows),
         np.zeros(1, np.int64))
 
@@ -129,7 +135,8 @@ def extend(memory, row, stored, tokens, step):
     if tokens <= memory.asked[row]:
         return 0
     least = stored + 1
-    target = min(memory.max_model_len, max(least, int(math.ceil(stored * memory.growth))))
+    grown = (stored * memory.growth_numerator + memory.growth_denominator - 1) // memory.growth_denominator
+    target = min(memory.max_model_len, max(least, grown))
     copied = _grow_to(memory, row, stored, target)
     if copied < 0 and target > least:
         copied = _grow_to(memory, row, stored, least)

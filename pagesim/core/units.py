@@ -1,10 +1,11 @@
-"""Sizes and counts: whole blocks, bytes with a stated unit."""
+"""Sizes and counts: whole blocks, bytes with a stated unit, seconds."""
 
 import re
 
 from pagesim.core.jit import HOT
 from pagesim.errors import InputError
 
+NS_PER_S = 10**9
 GB = 10**9
 GIB = 2**30
 

@@ -37,7 +37,7 @@ def admit_waiting(state, memory, left):
             run.num_returning -= 1
         else:
             run.next_fresh += 1
-            state.requests.fates.first_scheduled_s[ask.request] = run.now_s
+            state.requests.fates.first_scheduled_ns[ask.request] = run.now_ns
         run.host_units -= ask.units
         work.swapped_units += ask.units
         work.moved_slots += ask.units * unit_slots(memory)

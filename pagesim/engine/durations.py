@@ -1,13 +1,15 @@
-"""How long a step lasts: a function of its work, by coefficients that a user chooses."""
+"""How long a step lasts: a function of its work, by coefficients that a user chooses, in whole nanoseconds."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from pagesim.core.jit import HOT
+from pagesim.core.units import NS_PER_S
 from pagesim.errors import InputError
 
 BANDWIDTH_SHARE, COMPUTE_SHARE = 0.8, 0.6  # of the data sheet's, reached in practice
+LAST_NS = 2**62  # 146 years: no step starts then or later, and none lasts longer, so that no sum leaves int64
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,8 @@ class Linear:
         for name, value in vars(self).items():
             if not 0 <= value < float("inf"):
                 raise InputError(f"{name} must be finite and not negative, got {value}")
-        if self.step_s + self.sequence_s + self.context_token_s <= 0:
-            raise InputError(
-                "a step with work must last longer than 0: give step_s, sequence_s or context_token_s a positive value")
+        _refuse_shorter_than_the_clock(self.step_s + self.sequence_s + self.context_token_s,
+                                       "step_s, sequence_s or context_token_s")
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,19 @@ class Roofline:
                      else "not negative")
             if not 0 <= value < float("inf") or (least == "above 0" and value == 0):
                 raise InputError(f"{name} must be finite and {least}, got {value}")
+        memory_s = (self.weight_bytes + 2 * self.kv_bytes_per_token) / (BANDWIDTH_SHARE * self.bandwidth_bytes_per_s)
+        compute_s = (self.flops_per_token + self.flops_per_context_token) / (COMPUTE_SHARE * self.peak_flops_per_s)
+        _refuse_shorter_than_the_clock(self.overhead_s + max(memory_s, compute_s), "overhead_s")
 
 
 Durations = Linear | Roofline
+
+
+def _refuse_shorter_than_the_clock(least_s: float, names: str) -> None:
+    """``least_s`` is what one sequence with one token of context takes."""
+    if least_s < 1 / NS_PER_S:
+        raise InputError(f"a step with work must last at least 1 ns (1e-9 s), which is what the clock counts; the "
+                         f"shortest of these lasts {least_s:g} s: give {names} a larger value")
 
 
 # The fields of ``Linear`` and ``Roofline`` under their names, and the time to move a slot of swapped memory.
@@ -83,8 +94,8 @@ def coefficients(durations: Durations, moved_slot_s: float) -> np.record:
 
 
 @HOT
-def duration_s(rule, work):
-    """Seconds of a step, ``rule`` of DURATION and ``work`` of WORK."""
+def duration_ns(rule, work):
+    """Nanoseconds of a step, rounded once, to nearest (halves to even); ``rule`` of DURATION and ``work`` of WORK."""
     context = work.context_tokens
     if rule.is_roofline:
         tokens = work.prefill_tokens + work.decode_tokens
@@ -98,4 +109,4 @@ def duration_s(rule, work):
                    + rule.context_token_s * context)
     if work.moved_slots > 0:
         seconds += work.moved_slots * rule.moved_slot_s
-    return seconds
+    return np.int64(min(np.rint(seconds * NS_PER_S), float(LAST_NS)))

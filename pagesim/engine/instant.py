@@ -5,7 +5,8 @@ from pagesim.allocators.contract import (
     unit_slots)
 from pagesim.core.jit import COLD, HOT
 from pagesim.core.ledger import split
-from pagesim.engine.durations import duration_s
+from pagesim.core.units import NS_PER_S
+from pagesim.engine.durations import duration_ns
 from pagesim.engine.lists import wheel_first
 from pagesim.engine.queue import head, known_to
 from pagesim.engine.record import add_line, add_work, clear_peaks, clear_total, integrate, raise_peaks
@@ -17,7 +18,8 @@ def measure(state, memory):
     """The ledger at the step's instant, and how long it holds."""
     run, sums, work = state.run, state.sums, state.work
     work.context_tokens = state.levels.context_tokens  # a sequence that the budget did not reach stores nothing yet
-    seconds = duration_s(state.rate, work)
+    lasts_ns = duration_ns(state.rate, work)
+    seconds = lasts_ns / NS_PER_S
     _ask_for_head(state, memory)
     _fill_values(state, memory)
     integrate(sums, Window.RUN, seconds)
@@ -29,7 +31,7 @@ def measure(state, memory):
     if state.head.refused > 0:
         integrate(sums, Window.SATURATED, seconds)
     age_holes(memory, seconds)
-    run.end_s = run.now_s + seconds
+    run.end_ns = run.now_ns + lasts_ns
     _note_first_tokens(state)
     _count_completions(state)
     work.steps = 1
@@ -42,11 +44,11 @@ def measure(state, memory):
 
 @HOT
 def _note_first_tokens(state):
-    first_token_s = state.requests.fates.first_token_s
+    first_token_ns = state.requests.fates.first_token_ns
     for k in range(state.run.prefilled):
         request = state.rows.prefilled[k]
-        if not first_token_s[request] >= 0.0:
-            first_token_s[request] = state.run.end_s
+        if first_token_ns[request] < 0:
+            first_token_ns[request] = state.run.end_ns
 
 
 @HOT

@@ -9,6 +9,7 @@ finish its prefill has used up the step's budget.
 from pagesim.allocators.contract import allocated_slots
 from pagesim.core.histogram import bin_of
 from pagesim.core.jit import COLD, HOT
+from pagesim.core.units import NS_PER_S
 from pagesim.engine.admission import admit_waiting
 from pagesim.engine.instant import forget_warmup, measure, stay_idle
 from pagesim.engine.lists import wheel_first
@@ -26,10 +27,10 @@ def advance(state, memory, last_step):
         arrive(state, memory)
         while run.running + run.waiting == 0 and _jump(state):
             arrive(state, memory)
-        goes_on = run.running + run.waiting > 0 and run.now_s < state.rules.until_s
-        if goes_on and run.now_s > run.end_s:
-            stay_idle(state, memory, run.now_s - run.end_s)
-        if run.warm == 0 and (run.now_s >= state.rules.warmup_s or not goes_on):
+        goes_on = run.running + run.waiting > 0 and run.now_ns < state.rules.until_ns
+        if goes_on and run.now_ns > run.end_ns:
+            stay_idle(state, memory, (run.now_ns - run.end_ns) / NS_PER_S)
+        if run.warm == 0 and (run.now_ns >= state.rules.warmup_ns or not goes_on):
             forget_warmup(state, memory)
         if not goes_on:
             return False
@@ -60,7 +61,7 @@ def _end_step(state, memory):
     if run.open == 0:
         return
     run.open = 0
-    run.now_s = run.end_s
+    run.now_ns = run.end_ns
     row = wheel_first(state.ending, run.step)
     while row >= 0:
         _complete(state, memory, row)
@@ -80,7 +81,7 @@ def _complete(state, memory, row):
         requests.samples_left[request] -= 1
         if requests.samples_left[request] > 0:
             return
-    requests.fates.finish_s[request] = run.now_s
+    requests.fates.finish_ns[request] = run.now_ns
     requests.fates.status[request] = Status.COMPLETED
     run.done += 1
 
@@ -88,19 +89,19 @@ def _complete(state, memory, row):
 @COLD
 def _let_arrive(state):
     """Closed loop: for every request that is done, the next row of the file arrives now."""
-    run, arrival_s = state.run, state.requests.arrival_s
-    last = min(run.users + run.done, len(arrival_s))
-    arrival_s[run.available:last] = run.now_s
+    run, arrival_ns = state.run, state.requests.arrival_ns
+    last = min(run.users + run.done, len(arrival_ns))
+    arrival_ns[run.available:last] = run.now_ns
     run.available = last
 
 
 @HOT
 def _jump(state):
     """With nothing to do the clock jumps to the next arrival; False where none comes before the run's end."""
-    run, arrival_s = state.run, state.requests.arrival_s
+    run, arrival_ns = state.run, state.requests.arrival_ns
     if state.rules.closed:
         _let_arrive(state)
-    if run.joined >= run.available or arrival_s[run.joined] >= state.rules.until_s:
+    if run.joined >= run.available or arrival_ns[run.joined] >= state.rules.until_ns:
         return False
-    run.now_s = max(run.now_s, arrival_s[run.joined])
+    run.now_ns = max(run.now_ns, arrival_ns[run.joined])
     return True

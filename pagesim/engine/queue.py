@@ -13,7 +13,7 @@ from pagesim.engine.state import NO_LIMIT
 def arrive(state, memory):
     """⓪ Requests that have arrived join the queue, or are rejected."""
     run, requests = state.run, state.requests
-    while run.joined < run.available and requests.arrival_s[run.joined] <= run.now_s:
+    while run.joined < run.available and requests.arrival_ns[run.joined] <= run.now_ns:
         status = _verdict(state, memory, run.joined)
         if status == Status.UNFINISHED:
             if run.waiting == 0:

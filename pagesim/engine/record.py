@@ -1,6 +1,7 @@
 """What a step adds to the run's sums, peaks and timeline."""
 
 from pagesim.core.jit import COLD, HOT
+from pagesim.core.units import NS_PER_S
 from pagesim.engine.result import Column
 from pagesim.engine.state import LINES_MAX, MEANS
 
@@ -50,7 +51,7 @@ def raise_peaks(state, token_states, allocated):
     """The peak is the first step with the most token states."""
     run, peaks = state.run, state.peaks
     if token_states > peaks.token_states or peaks.step < 0:
-        peaks.step, peaks.time_s = run.step, run.now_s
+        peaks.step, peaks.time_s = run.step, run.now_ns / NS_PER_S
     peaks.token_states = max(peaks.token_states, token_states)
     peaks.allocated = max(peaks.allocated, allocated)
     peaks.running = max(peaks.running, run.running)
@@ -71,7 +72,7 @@ def add_line(state, seconds, token_states, allocated):
         if run.lines == LINES_MAX:
             _halve(run, lines)
         new = lines[run.lines]
-        new.first_step, new.start_s, new.duration_s = run.step, run.now_s, 0.0
+        new.first_step, new.start_s, new.duration_s = run.step, run.now_ns / NS_PER_S, 0.0
         new.token_states = new.allocated = new.running = new.waiting = 0
         new.prefill_tokens = new.decode_tokens = new.preemptions = new.admissions = new.completions = 0
         run.lines += 1

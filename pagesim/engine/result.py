@@ -6,6 +6,7 @@ from enum import IntEnum
 import numpy as np
 
 from pagesim.core.ledger import PARTS
+from pagesim.core.units import NS_PER_S
 
 
 class Window(IntEnum):
@@ -80,18 +81,38 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Requests:
-    """One row a request of the trace, shape (num_requests,); a time that does not exist is NaN.
+    """One row a request of the trace, shape (num_requests,).
 
-    ``status`` indexes ``STATUSES``.  With parallel samples ``first_token_s`` is the first sample's, ``finish_s`` the
-    last's.
+    Times are whole nanoseconds, int64, -1 for one that does not exist; in seconds (float64) that is NaN.  ``status``
+    indexes ``STATUSES``.  With parallel samples ``first_token_ns`` is the first sample's, ``finish_ns`` the last's.
     """
 
-    arrival_s: np.ndarray
-    first_scheduled_s: np.ndarray  # start of the step of the first admission
-    first_token_s: np.ndarray  # end of the step that sampled output token 1
-    finish_s: np.ndarray  # end of the step that sampled the last output token
-    status: np.ndarray  # int8
+    arrival_ns: np.ndarray
+    first_scheduled_ns: np.ndarray  # start of the step of the first admission
+    first_token_ns: np.ndarray  # end of the step that sampled output token 1
+    finish_ns: np.ndarray  # end of the step that sampled the last output token
+    status: np.ndarray  # int32
     preemptions: np.ndarray  # int32, times preempted
+
+    @property
+    def arrival_s(self) -> np.ndarray:
+        return _seconds(self.arrival_ns)
+
+    @property
+    def first_scheduled_s(self) -> np.ndarray:
+        return _seconds(self.first_scheduled_ns)
+
+    @property
+    def first_token_s(self) -> np.ndarray:
+        return _seconds(self.first_token_ns)
+
+    @property
+    def finish_s(self) -> np.ndarray:
+        return _seconds(self.finish_ns)
+
+
+def _seconds(times_ns: np.ndarray) -> np.ndarray:
+    return np.where(times_ns < 0, np.nan, times_ns / NS_PER_S)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,13 @@ import numpy as np
 from pagesim.allocators import contract, kind_of
 from pagesim.core.blocktables import BlockTables
 from pagesim.core.ledger import NOBODY, PARTS
+from pagesim.core.units import NS_PER_S
 from pagesim.engine.compiled import advance
+from pagesim.engine.durations import LAST_NS
 from pagesim.engine.result import Column, Counters, Histograms, Peaks, Requests, Result, Sharing, Timeline
 from pagesim.engine.setup import Setup
 from pagesim.engine.state import NO_LIMIT, make_state
+from pagesim.errors import InputError
 
 
 class Position(NamedTuple):
@@ -48,26 +51,37 @@ class Run:
         """Perform up to ``max_steps`` steps (all, if None); returns whether the run goes on.
 
         The state is then that of the last step after scheduling, before its finished sequences give back their memory.
+
+        Raises:
+            InputError: the run lasts longer than its clock can count.
         """
         if self._goes_on:
             last_step = NO_LIMIT if max_steps is None else int(self._state.run.step) + max_steps
             self._goes_on = bool(advance(self._state, self._memory, last_step))
+            if not self._goes_on:
+                self._refuse_an_end_of_the_clock()
         return self._goes_on
+
+    def _refuse_an_end_of_the_clock(self) -> None:
+        run, until_ns = self._state.run, self._state.rules.until_ns
+        if run.end_ns >= LAST_NS or (until_ns == LAST_NS and run.done < len(self.trace)):
+            raise InputError("the run lasts longer than 146 years, which is where its clock of nanoseconds ends: let "
+                             "steps be shorter or requests arrive sooner, or set until_s")
 
     def position(self) -> Position:
         run = self._state.run
-        return Position(int(run.step) + 1, int(run.done), float(run.end_s))
+        return Position(int(run.step) + 1, int(run.done), run.end_ns / NS_PER_S)
 
     def instant(self) -> Instant:
         """Ledger and queues of the step performed last; there must be one."""
         run = self._state.run
         parts = self._state.sums.values[Column.TOKEN_STATES:Column.TOKEN_STATES + len(PARTS)]
-        return Instant(int(run.step), float(run.now_s), float(run.end_s), parts.astype(np.int64), int(run.running),
-                       int(run.waiting))
+        return Instant(int(run.step), run.now_ns / NS_PER_S, run.end_ns / NS_PER_S, parts.astype(np.int64),
+                       int(run.running), int(run.waiting))
 
     def step_start_s(self) -> float:
         """Start of the step that was performed last."""
-        return float(self._state.run.now_s)
+        return self._state.run.now_ns / NS_PER_S
 
     def running(self) -> np.ndarray:
         """Rows of the running sequences, in running order."""
@@ -129,11 +143,11 @@ class Run:
         counters = {each.name: int(total[each.name]) for each in fields(Counters) if each.name in total.dtype.names}
         return Result(
             capacity_slots=self.setup.capacity_slots, num_blocks=num_blocks, block_size=block_size,
-            end_s=float(run.end_s), warmup_s=self.setup.warmup_s, integrals=sums.integrals, wait_s=sums.wait_s,
+            end_s=run.end_ns / NS_PER_S, warmup_s=self.setup.warmup_s, integrals=sums.integrals, wait_s=sums.wait_s,
             counters=Counters(**counters, swapped_blocks=int(total.swapped_units), **contract.counters(self._memory)),
             peaks=Peaks(**{name: peaks[name].item() for name in peaks.dtype.names}),
             histograms=Histograms(waste_slots=sums.waste, **contract.histograms(self._memory)),
-            requests=Requests(requests.arrival_s, fates.first_scheduled_s, fates.first_token_s, fates.finish_s,
+            requests=Requests(requests.arrival_ns, fates.first_scheduled_ns, fates.first_token_ns, fates.finish_ns,
                               fates.status, fates.preemptions),
             timeline=self._timeline(), sharing=self._sharing() if contract.shares(self._memory) else None)
 

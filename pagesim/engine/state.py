@@ -10,7 +10,8 @@ import numpy as np
 
 from pagesim.core.histogram import BINS
 from pagesim.core.ledger import LEVELS, PARTS
-from pagesim.engine.durations import coefficients
+from pagesim.core.units import NS_PER_S
+from pagesim.engine.durations import LAST_NS, coefficients
 from pagesim.engine.lists import Wheel, make_wheel
 from pagesim.engine.result import Cause, Column, Window
 from pagesim.engine.setup import Setup
@@ -34,29 +35,28 @@ RULES = np.dtype([
     ("host_units", np.int64),  # blocks (paged) or slots (contiguous) that fit into host memory
     ("remainder", np.int64),  # slots outside any block
     ("closed", np.bool_),
-    ("until_s", np.float64),
-    ("warmup_s", np.float64),
+    ("until_ns", np.int64),
+    ("warmup_ns", np.int64),
 ], align=True)
 
 # Where the run is.
-RUN = np.dtype([
-    ("now_s", np.float64),
-    ("end_s", np.float64),  # of the step performed last
-    *((name, np.int64) for name in (
-        "step",
-        "open",  # the step has been performed up to the ledger's instant
-        "warm",  # the warm-up is over
-        "joined", "available", "users", "done",  # requests that arrived, that may arrive, users, done for good
-        "next_fresh",  # the first request of the queue that was never admitted, or one that was rejected
-        "num_returning",
-        "waiting", "running",  # sequences
-        "first", "last", "first_partial",  # rows of the running list
-        "decoders", "prefilled",  # rows that decode; entries in ``ROW.prefilled``
-        "serial",  # of the next admission
-        "unused_rows",  # entries of the stack
-        "host_units",
-        "lines", "stride",  # of the timeline
-    ))], align=True)
+RUN = _integers(
+    "now_ns",
+    "end_ns",  # of the step performed last
+    "step",
+    "open",  # the step has been performed up to the ledger's instant
+    "warm",  # the warm-up is over
+    "joined", "available", "users", "done",  # requests that arrived, that may arrive, users, done for good
+    "next_fresh",  # the first request of the queue that was never admitted, or one that was rejected
+    "num_returning",
+    "waiting", "running",  # sequences
+    "first", "last", "first_partial",  # rows of the running list
+    "decoders", "prefilled",  # rows that decode; entries in ``ROW.prefilled``
+    "serial",  # of the next admission
+    "unused_rows",  # entries of the stack
+    "host_units",
+    "lines", "stride",  # of the timeline
+)
 
 # What the instant looks like to the queue's head: whether the memory refuses it, and for want of slots; what it needs;
 # the holes as it sees them; why it waits.  Where it is stale it must be looked up again.
@@ -101,8 +101,8 @@ ROW = _integers("request", "shift", "known", "stored", "final", "serial", "next"
 # lie on the host.
 VICTIM = _integers("request", "known", "stored", "units")
 
-# What became of a request.
-FATE = np.dtype([("first_scheduled_s", np.float64), ("first_token_s", np.float64), ("finish_s", np.float64),
+# What became of a request; -1 for a time that does not exist.
+FATE = np.dtype([("first_scheduled_ns", np.int64), ("first_token_ns", np.int64), ("finish_ns", np.int64),
                  ("preemptions", np.int32), ("status", np.int32)], align=True)
 
 
@@ -113,7 +113,7 @@ class Stretch(NamedTuple):
     length 0 where absent.
     """
 
-    arrival_s: np.ndarray  # float64
+    arrival_ns: np.ndarray  # int64
     prompt: np.ndarray  # int32
     output: np.ndarray  # int32
     limit: np.ndarray  # int32, max_tokens
@@ -158,11 +158,12 @@ def make_state(setup: Setup, rows: int, slots_of_a_unit: int, shares: bool) -> S
     run.stride = 1
     run.available = run.users = len(setup.trace) if setup.closed_users is None else min(setup.closed_users,
                                                                                        len(setup.trace))
-    head, running = _record(HEAD), _records(ROW, rows)
+    head, running, rules = _record(HEAD), _records(ROW, rows), _rules(setup, slots_of_a_unit)
     head.stale = 1
     running.unused = np.arange(rows)
+    run.warm = rules.warmup_ns == 0  # else the run would count from its first step, not from the first arrival
     return State(
-        rules=_rules(setup, slots_of_a_unit), rate=coefficients(setup.durations, setup.scheduling.swap_s_per_slot),
+        rules=rules, rate=coefficients(setup.durations, setup.scheduling.swap_s_per_slot),
         run=run, levels=_record(LEVELS), head=head, work=_record(WORK), total=_record(WORK), peaks=peaks,
         sums=_record(SUMS), lines=_records(LINE, LINES_MAX), requests=_stretch(setup, int(run.users), shares),
         rows=running, returning=_records(VICTIM, rows), growth=make_wheel(rows, longest),
@@ -179,21 +180,27 @@ def _rules(setup: Setup, slots_of_a_unit: int) -> np.record:
     rules.host_units = NO_LIMIT if scheduling.swap_slots is None else scheduling.swap_slots // slots_of_a_unit
     rules.remainder = setup.capacity_slots % slots_of_a_unit
     rules.closed = setup.closed_users is not None
-    rules.until_s, rules.warmup_s = np.inf if setup.until_s is None else setup.until_s, setup.warmup_s
+    rules.until_ns = LAST_NS if setup.until_s is None else _ns(setup.until_s)
+    rules.warmup_ns = _ns(setup.warmup_s)
     return rules
+
+
+def _ns(seconds: float) -> int:
+    """To nearest, halves to even, as steps are; the end of the clock where it is beyond that."""
+    return round(min(seconds * NS_PER_S, LAST_NS))
 
 
 def _stretch(setup: Setup, users: int, shares: bool) -> Stretch:
     """The whole trace."""
     trace, none = setup.trace, np.zeros(0, np.int32)
-    arrival_s = trace.arrival_s
+    arrival_ns = trace.arrival_ns
     if setup.closed_users is not None:
-        arrival_s = np.full(len(trace), np.nan)
-        arrival_s[:users] = 0.0
+        arrival_ns = np.full(len(trace), -1)
+        arrival_ns[:users] = 0
     fates = _records(FATE, len(trace))
-    for times_s in (fates.first_scheduled_s, fates.first_token_s, fates.finish_s):
-        times_s[:] = np.nan
-    return Stretch(arrival_s, trace.prompt_tokens, trace.output_tokens,
+    for times_ns in (fates.first_scheduled_ns, fates.first_token_ns, fates.finish_ns):
+        times_ns[:] = -1
+    return Stretch(arrival_ns, trace.prompt_tokens, trace.output_tokens,
                    none if trace.max_tokens is None else trace.max_tokens,
                    none if trace.num_samples is None else trace.num_samples,
                    none if trace.num_samples is None else trace.num_samples.copy(),

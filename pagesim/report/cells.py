@@ -8,7 +8,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-_PER_S, _DECIMALS = 10**9, 9
+from pagesim.core.units import NS_PER_S
+
+_DECIMALS = 9
 _ZERO, _POINT, _COMMA, _NEWLINE = b"0.,\n"
 
 
@@ -18,13 +20,13 @@ def whole_cells(values: np.ndarray) -> np.ndarray:
     return _shown(digits, range(len(digits)), always=len(digits) - 1)
 
 
-def seconds_cells(values_s: np.ndarray) -> np.ndarray:
-    """Times to the nanosecond, without zeros at their end, of which one decimal stays; NaN is an empty cell."""
-    exists = ~np.isnan(values_s)
-    ns = np.rint(np.where(exists, values_s, 0.0) * _PER_S).astype(np.int64)
+def seconds_cells(values_ns: np.ndarray) -> np.ndarray:
+    """Nanoseconds as seconds, without zeros at their end, of which one decimal stays; below 0 it is an empty cell."""
+    exists = values_ns >= 0
+    ns = np.where(exists, values_ns, 0)
     point = np.full((1, len(ns)), _POINT, np.uint8)
-    decimals = _shown(_digits(ns % _PER_S, _DECIMALS), reversed(range(_DECIMALS)), always=0)
-    return np.concatenate([whole_cells(ns // _PER_S), point, decimals]) * exists
+    decimals = _shown(_digits(ns % NS_PER_S, _DECIMALS), reversed(range(_DECIMALS)), always=0)
+    return np.concatenate([whole_cells(ns // NS_PER_S), point, decimals]) * exists
 
 
 def word_cells(words: Sequence[str], codes: np.ndarray) -> np.ndarray:

@@ -21,6 +21,7 @@ import numpy as np
 
 from pagesim.core.files import replacing
 from pagesim.core.ledger import PARTS
+from pagesim.core.units import NS_PER_S
 from pagesim.engine.result import STATUSES, Result
 from pagesim.trace.trace import Trace
 
@@ -39,7 +40,7 @@ class Preemption(NamedTuple):
 
 def shown_requests(result: Result) -> range:
     """All requests, or the ``MOST_REQUESTS`` (in order of arrival) around the one admitted last before the peak."""
-    count = len(result.requests.arrival_s)
+    count = len(result.requests.status)
     admitted = np.flatnonzero(result.requests.first_scheduled_s <= result.peaks.time_s)
     middle = int(admitted[-1]) if len(admitted) else 0
     first = max(0, min(middle - MOST_REQUESTS // 2, count - MOST_REQUESTS))
@@ -100,10 +101,10 @@ def _request(process: int, request: int, trace: Trace, result: Result) -> Iterat
     yield from _named("thread", process, thread, f"request {request}", place=request)
     status = STATUSES[columns.status[request]]
     if status not in ("completed", "unfinished"):
-        yield _instant(f"rejected: {status}", process, request, float(columns.arrival_s[request]))
+        yield _instant(f"rejected: {status}", process, request, float(columns.arrival_ns[request]) / NS_PER_S)
         return
-    times = columns.arrival_s, columns.first_scheduled_s, columns.first_token_s, columns.finish_s
-    times_s = [float(column[request]) for column in times]
+    times = columns.arrival_ns, columns.first_scheduled_ns, columns.first_token_ns, columns.finish_ns
+    times_s = [math.nan if column[request] < 0 else float(column[request]) / NS_PER_S for column in times]
     facts = {"request": request, "prompt_tokens": int(trace.prompt_tokens[request]),
              "output_tokens": int(trace.output_tokens[request]), "preemptions": int(columns.preemptions[request]),
              "status": status}

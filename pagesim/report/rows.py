@@ -19,15 +19,28 @@ def request_text(trace: Trace, requests: Requests) -> Iterator[str]:
     """
     names = ("arrival_s", "first_scheduled_s", "first_token_s", "finish_s")
     yield f"request,status,prompt_tokens,output_tokens,preemptions,{','.join(names)},queue_s,ttft_s,tpot_s,e2e_s\n"
+    columns = requests.arrival_ns, requests.first_scheduled_ns, requests.first_token_ns, requests.finish_ns
     for start in range(0, len(trace), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
         output = trace.output_tokens[rows]
-        arrival, scheduled, first, finish = (getattr(requests, name)[rows] for name in names)
-        tpot = np.divide(finish - first, output - 1, out=np.full(len(output), np.nan), where=output > 1)
+        arrival, scheduled, first, finish = (column[rows] for column in columns)
+        tpot = _rounded_ratio(_between(first, finish), output - 1)
         number = whole_cells(np.arange(start, start + len(output)))
         counts = map(whole_cells, (trace.prompt_tokens[rows], output, requests.preemptions[rows]))
-        times = (arrival, scheduled, first, finish, scheduled - arrival, first - arrival, tpot, finish - arrival)
+        times = (arrival, scheduled, first, finish, _between(arrival, scheduled), _between(arrival, first), tpot,
+                 _between(arrival, finish))
         yield csv_rows([number, word_cells(STATUSES, requests.status[rows]), *counts, *map(seconds_cells, times)])
+
+
+def _between(start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
+    """-1 where there is no end: an end has a start."""
+    return np.where(end_ns < 0, -1, end_ns - start_ns)
+
+
+def _rounded_ratio(values_ns: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """To the nearest nanosecond, -1 where there is no value or nothing was counted."""
+    exists = (values_ns >= 0) & (counts > 0)
+    return np.where(exists, np.rint(values_ns / np.maximum(counts, 1)), -1).astype(np.int64)
 
 
 def timeline_lines(timeline: Timeline, capacity_slots: int) -> Iterator[str]:

@@ -14,7 +14,9 @@ KINDS = ("trace", "poisson", "gamma", "closed", "saturate")
 
 def with_arrivals(trace: Trace, kind: str, *, rate: float | None = None, cv: float | None = None, speedup: float = 1.0,
                   seed: int = 0) -> Trace:
-    """The same requests in the same order, arriving otherwise; a turn with a think time still follows the one before.
+    """The same requests, arriving otherwise; a turn with a think time still follows the one before.
+
+    They keep their order but for ``closed``, where users take them in the order of the file.
 
     Args:
         kind: ``trace`` keeps the trace's own times; ``poisson`` and ``gamma`` draw them; with ``saturate`` all arrive
@@ -36,7 +38,9 @@ def with_arrivals(trace: Trace, kind: str, *, rate: float | None = None, cv: flo
             raise TraceError(f"{trace.source.path}: the file has lengths only and no arrival times; draw them: "
                              "arrivals poisson with a rate (requests/s) and a seed, or use saturate or closed")
         return trace if speedup == 1 else _faster(trace, speedup)
-    if kind in ("closed", "saturate"):
+    if kind == "closed":
+        return _in_file_order(replace(trace, arrival_ns=np.zeros(len(trace), dtype=np.int64)))
+    if kind == "saturate":
         return _arriving(trace, np.zeros(len(trace), dtype=np.int64))
     rng = np.random.Generator(np.random.PCG64(seed))
     alone = np.ones(len(trace), dtype=bool) if trace.think_ns is None else trace.think_ns == NONE
@@ -53,6 +57,19 @@ def _arriving(trace: Trace, arrival_ns: np.ndarray) -> Trace:
     arrival_ns = earliest(arrival_ns, trace.think_ns, trace.session_parent, np.arange(len(trace)))
     columns = {name: value for name, value in vars(trace).items() if name != "source"} | {"arrival_ns": arrival_ns}
     return replace(trace, **permuted(columns, np.argsort(arrival_ns, kind="stable")))
+
+
+def _in_file_order(trace: Trace) -> Trace:
+    if trace.file_row is None:
+        return trace
+    parent = trace.session_parent
+    if parent is not None:
+        late = np.flatnonzero((parent != NONE) & (trace.file_row[parent] > trace.file_row))
+        if len(late):
+            raise TraceError(f"{trace.source.path}: row {trace.file_row[late[0]] + 1} comes before the turn "
+                             "before it, and closed takes rows in the order of the file; sort the file")
+    columns = {name: value for name, value in vars(trace).items() if name not in ("source", "file_row")}
+    return replace(trace, **permuted(columns, np.argsort(trace.file_row)), file_row=None)
 
 
 def _faster(trace: Trace, speedup: float) -> Trace:

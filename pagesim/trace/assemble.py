@@ -4,10 +4,11 @@ import itertools
 
 import numpy as np
 
+from pagesim.core.units import NS_PER_S
 from pagesim.errors import TraceError
 from pagesim.trace import numbering, sessions
 from pagesim.trace.formats import Format
-from pagesim.trace.instants import NS_PER_S, Instants, join
+from pagesim.trace.instants import Instants, join
 from pagesim.trace.rows import Rows
 
 _YEAR_NS = 365 * 86400 * NS_PER_S
@@ -39,6 +40,7 @@ def columns_of(parts: list[Rows], form: Format, path: str) -> dict[str, np.ndarr
         _refuse_long_span(columns["arrival_ns"], form, path)
     if order is not None:
         columns = sessions.permuted(columns, order)
+        columns["file_row"] = order
         if columns.get("prefix_ids") is not None:
             columns["prefix_ids"] = numbering.by_appearance(columns["prefix_ids"])
     if families is not None:

@@ -4,7 +4,8 @@ import re
 
 import numpy as np
 
-from pagesim.trace.instants import ATTO_PER_NS, BAD, NS_PER_S, Instants
+from pagesim.core.units import NS_PER_S
+from pagesim.trace.instants import ATTO_PER_NS, BAD, Instants
 
 _LAYOUT = "dddd-dd-dd dd:dd:dd"
 

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pagesim.core.units import NS_PER_S
 from pagesim.errors import InputError
 
-NS_PER_S = 10**9
 ATTO_PER_NS = 10**9
 BAD = np.iinfo(np.int64).min  # in place of nanoseconds: the text is no time
 FAR = np.iinfo(np.int64).max  # … a time that int64 nanoseconds cannot hold: 292 years and more

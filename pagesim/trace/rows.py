@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pagesim.core.units import NS_PER_S
 from pagesim.errors import TraceError
 from pagesim.trace.csv_table import CsvTable
 from pagesim.trace.formats import Format
 from pagesim.trace.granularity import Granularity
-from pagesim.trace.instants import BAD, FAR, NS_PER_S, Instants
+from pagesim.trace.instants import BAD, FAR, Instants
 from pagesim.trace.json_table import JsonTable
 
 Table = CsvTable | JsonTable

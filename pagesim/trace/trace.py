@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pagesim.core.units import NS_PER_S
 from pagesim.errors import TraceError
-from pagesim.trace.instants import NS_PER_S
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ class Trace:
         think_ns: how long after the end of the turn before the request arrives, int64, -1 where it arrives by itself;
             None where no request waits.  ``arrival_ns`` of such a one is the earliest possible: that of the turn before
             and the think time.
+        file_row: place among the rows of the file that were kept, int64; None where they are in the file's order.
         source: provenance and counts.
     """
 
@@ -64,11 +65,12 @@ class Trace:
     session: np.ndarray | None = None
     session_parent: np.ndarray | None = None
     think_ns: np.ndarray | None = None
+    file_row: np.ndarray | None = None
     source: Source = Source("memory", "memory")
 
     def __post_init__(self) -> None:
         for name in ("prompt_tokens", "output_tokens", "arrival_ns", "max_tokens", "num_samples", "beam_width",
-                     "session", "session_parent", "think_ns"):
+                     "session", "session_parent", "think_ns", "file_row"):
             column = getattr(self, name)
             if column is not None and column.shape != (len(self),):
                 raise TraceError(f"{name} has shape {column.shape}, expected ({len(self)},)")

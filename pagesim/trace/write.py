@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from pagesim.core.files import replacing
+from pagesim.core.units import NS_PER_S
 from pagesim.errors import InputError, TraceError
-from pagesim.trace.instants import NS_PER_S
 from pagesim.trace.sessions import NONE, turns_before
 from pagesim.trace.trace import Trace
 

@@ -48,8 +48,11 @@ ONE_MISTAKE = {
         "4:19: kind must be one of fixed, linear, roofline, measured, got 'fix'; did you mean 'fixed'?",
     "durations: {kind: fixed}": "4:12: durations.step_s is missing",
     "durations: {kind: fixed, step_s: 0}":
-        "4:12: durations: a step with work must last longer than 0: give step_s, sequence_s or "
-        "context_token_s a positive value",
+        "4:12: durations: a step with work must last at least 1 ns (1e-9 s), which is what the clock counts; the shortest "
+        "of these lasts 0 s: give step_s, sequence_s or context_token_s a larger value",
+    "durations: {kind: fixed, step_s: 1e-300}":
+        "4:12: durations: a step with work must last at least 1 ns (1e-9 s), which is what the clock counts; the shortest "
+        "of these lasts 1e-300 s: give step_s, sequence_s or context_token_s a larger value",
     "durations: {kind: fixed, step_s: '0.1'}": "4:34: step_s: must be a number, got '0.1'",
     "durations: {kind: linear, step_s: 1, sequence_s: -1}":
         "4:50: sequence_s must be finite and not negative, got -1.0",

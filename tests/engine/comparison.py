@@ -37,7 +37,8 @@ def assert_same_memory(tables, step) -> None:
 
 def assert_same_instant(instant, step) -> None:
     assert tuple(instant.parts_slots.tolist()) == step.parts, f"ledger of step {step.index}"
-    assert (instant.step, instant.start_s, instant.end_s) == (step.index, step.start_s, step.start_s + step.duration_s)
+    times = step.start_ns / 1e9, (step.start_ns + step.duration_ns) / 1e9
+    assert (instant.step, instant.start_s, instant.end_s) == (step.index, *times)
     assert (instant.running, instant.waiting) == (step.running, step.waiting), f"queues of step {step.index}"
 
 
@@ -45,11 +46,11 @@ def assert_same_result(result: Result, oracle: OracleRun) -> None:
     sums = oracle.sums
     requests = result.requests
     assert [STATUSES[status] for status in requests.status] == oracle.status
-    for name in ("arrival_s", "first_scheduled_s", "first_token_s", "finish_s", "preemptions"):
+    for name in ("arrival_ns", "first_scheduled_ns", "first_token_ns", "finish_ns", "preemptions"):
         np.testing.assert_array_equal(getattr(requests, name), getattr(oracle, name), err_msg=name)
     assert asdict(result.counters) == sums.counters
     assert asdict(result.peaks) == sums.peaks
-    assert result.end_s == oracle.end_s
+    assert result.end_s == oracle.end_ns / 1e9
     assert_same_timeline(result.timeline, oracle.steps)
     assert_same_sharing(result, sums)
     for w, window in enumerate(WINDOWS):

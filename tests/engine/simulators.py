@@ -1,5 +1,6 @@
 """Oracle and engine behind one view, so that a worked example holds for both."""
 
+import math
 from dataclasses import asdict, dataclass
 
 from oracle.run import OracleRun
@@ -53,7 +54,11 @@ def by_oracle(made: Setup) -> Outcome:
         views.append(View(step.start_s, step.duration_s, memory, {r: n for (r, _), n in step.stored.items()},
                           step.instant.parts, step.instant.allocated, step.waiting, len(step.preempted)))
     integrals = {(window, column): run.sums.integrals[w][column] for w, window in enumerate(WINDOWS) for column in Column}
-    return Outcome(views, run.status, run.first_scheduled_s, run.finish_s, run.sums.counters, run.sums.peaks, integrals)
+    return Outcome(views, run.status, seconds(run.first_scheduled_ns), seconds(run.finish_ns), run.sums.counters, run.sums.peaks, integrals)
+
+
+def seconds(times_ns: list[int]) -> list[float]:
+    return [math.nan if time_ns < 0 else time_ns / 1e9 for time_ns in times_ns]
 
 
 def by_engine(made: Setup) -> Outcome:

@@ -1,7 +1,11 @@
 """How a growing region gets larger, in addresses: in place, by a copy, by one slot, or not at all."""
 
 import pytest
-from examples import regions_of
+from examples import regions_of, run_of
+
+from pagesim.allocators import Contiguous
+from pagesim.engine.run import simulate
+from pagesim.errors import InputError
 
 FITS = ("first_fit", "next_fit", "best_fit", "worst_fit")
 
@@ -22,6 +26,23 @@ def test_what_a_region_has_grown_beyond_its_end_is_overreserved(play):
     last = play(grow([(4, 7)], "first_fit", 20)).views[-1]
     assert last.parts == {"token_states": 10, "reserved": 0, "overreserved": 4, "rounding": 0, "cached": 0, "stranded": 0,
                           "idle": 6, "remainder": 0}
+
+
+@pytest.mark.parametrize(("growth", "prompt", "slots"), [
+    (1.1, 50, 55), (1.1, 10, 11), (1.1, 51, 57), (1.4, 5, 7), (1.15, 100, 115), (2.3, 10, 23), (1.000001, 1_000_000, 1_000_001),
+    (1.99999999, 100_000_000, 199_999_999), (2, 7, 14)])
+def test_a_region_grows_by_the_decimal_that_was_written_not_by_its_float(play, growth, prompt, slots):
+    made = run_of([(prompt, 2)], Contiguous("grow", "first_fit", growth), 3 * prompt, 3 * prompt, max_num_batched_tokens=prompt)
+    result = simulate(made)
+    assert result.peaks.allocated == slots
+    if prompt < 1000:
+        assert play(made).peaks["allocated"] == slots
+
+
+@pytest.mark.parametrize("growth", [1.3333333333333333, 1e300, 3e9, 1.0000000001])
+def test_a_growth_of_too_many_digits_to_be_exact_is_refused(growth):
+    with pytest.raises(InputError, match="growth must have at most nine digits"):
+        Contiguous("grow", growth=growth)
 
 
 def test_growth_stops_at_the_model_length(play):

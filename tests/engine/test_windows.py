@@ -55,6 +55,21 @@ def test_a_request_that_is_rejected_after_the_last_step_adds_no_time(play):
     assert outcome.integrals["run", Column.TIME] == 1
 
 
+def test_the_run_begins_with_the_first_arrival_also_where_that_is_rejected(play):
+    outcome = play(regions_of([(4096, 1), (4, 1, 100)], "first_fit", 16))
+    assert outcome.status == ["exceeds_max_model_len", "completed"]
+    assert outcome.integrals["run", Column.TIME] == 101
+    assert outcome.integrals["run", Column.IDLE] == 100 * 16 + 12
+    assert outcome.integrals["busy", Column.TIME] == 1
+    outcome = play(blocks_of([(4000, 1), (4000, 1, 3), (4, 2, 7)], 4, warmup_s=1.0))
+    assert outcome.integrals["run", Column.TIME] == 2, "after a warm-up it begins with a step"
+
+
+def test_a_run_without_a_step_lasts_no_time(play):
+    assert play(blocks_of([(4000, 1), (4000, 1, 9)], 4)).integrals["run", Column.TIME] == 0
+    assert play(blocks_of([(4000, 1), (4, 1, 9)], 4, until_s=5.0)).integrals["run", Column.TIME] == 0
+
+
 def test_requests_that_arrive_together_keep_the_order_of_the_file(play):
     outcome = play(blocks_of([(4, 2, 1), (8, 2, 1), (2, 2, 1)], 9, max_num_seqs=2))
     assert list(outcome.views[0].stored) == [0, 1]

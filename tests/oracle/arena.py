@@ -2,6 +2,7 @@
 
 import copy
 import math
+from fractions import Fraction
 
 from pagesim.allocators import Contiguous
 
@@ -83,7 +84,7 @@ class Arena:
             return True
         assert self.spec.reserve == "grow" and tokens == 1 and sequence.stored == region.asked
         s = sequence.stored
-        for target in (min(self.max_model_len, max(s + 1, math.ceil(s * self.spec.growth))), s + 1):
+        for target in (min(self.max_model_len, max(s + 1, math.ceil(s * Fraction(str(self.spec.growth))))), s + 1):
             if self.grow_in_place(sequence, target) or self.grow_by_copy(sequence, target):
                 return True
         self.failed_growths += 1

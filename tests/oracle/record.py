@@ -11,9 +11,9 @@ from .ledger import Instant
 @dataclass
 class Step:
     index: int
-    start_s: float
+    start_ns: int
     instant: Instant | None = None
-    duration_s: float = 0.0
+    duration_ns: int = 0
     running: int = 0
     waiting: int = 0
     context_tokens: int = 0
@@ -36,6 +36,14 @@ class Step:
     hits: dict[tuple[int, int], int] = field(default_factory=dict)      # of the admitted, in tokens
     evicted_blocks: int = 0
     cached_blocks_end: int = 0
+
+    @property
+    def start_s(self) -> float:
+        return self.start_ns / 1e9
+
+    @property
+    def duration_s(self) -> float:
+        return self.duration_ns / 1e9
 
     @property
     def parts(self) -> tuple[int, ...]:

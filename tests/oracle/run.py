@@ -37,9 +37,9 @@ NO_FORKS = Sharing()
 class OracleRun:
     """Of the same setup as the engine's ``Run``; the whole run is made here.
 
-    Afterwards ``steps`` has a row for each step, ``sums`` what a result sums up, and the lists ``arrival_s``,
-    ``first_scheduled_s``, ``first_token_s``, ``finish_s``, ``status``, ``preemptions`` and ``hit_tokens`` (of the first
-    admission) an entry for each request.
+    Afterwards ``steps`` has a row for each step, ``sums`` what a result sums up, and the lists ``arrival_ns``,
+    ``first_scheduled_ns``, ``first_token_ns``, ``finish_ns`` (-1 for none), ``status``, ``preemptions`` and
+    ``hit_tokens`` (of the first admission) an entry for each request.
     """
 
     def __init__(self, setup, sharing: Sharing = NO_FORKS) -> None:
@@ -47,29 +47,30 @@ class OracleRun:
         parents, think_ns = (getattr(setup.trace, name, None) for name in ("session_parent", "think_ns"))
         trace, scheduling, closed_users = setup.trace, setup.scheduling, setup.closed_users
         self.scheduling, self.durations, self.max_model_len = scheduling, setup.durations, setup.max_model_len
-        self.until_s, self.warmup_s = setup.until_s, setup.warmup_s
+        self.until_ns = math.inf if setup.until_s is None else round(setup.until_s * 1e9)
+        self.warmup_ns = round(setup.warmup_s * 1e9)
         self.memory = make_memory(setup.allocator, setup.capacity_slots, setup.max_model_len)
         self.empty_memory = make_memory(setup.allocator, setup.capacity_slots, setup.max_model_len)
         self.requests = [self.make_sequences(trace, i) for i in range(len(trace))]
         if isinstance(self.memory, RadixPool) and (scheduling.preemption == "swap" or any(len(one) > 1 for one in self.requests)):
             raise InputError("prefix_cache radix neither swaps nor shares between samples")
-        self.arrivals = Timed(trace.arrival_s) if closed_users is None else Closed(len(trace), closed_users)
+        self.arrivals = Timed(trace.arrival_ns) if closed_users is None else Closed(len(trace), closed_users)
         self.joining = Joining(self.arrivals, [cell(parents, row, -1) for row in range(len(trace))],
-                               [cell(think_ns, row, -1) / 10**9 for row in range(len(trace))])
+                               [cell(think_ns, row, -1) for row in range(len(trace))])
         self.status = ["unfinished"] * len(trace)
-        self.first_scheduled_s, self.first_token_s, self.finish_s = ([math.nan] * len(trace) for _ in range(3))
+        self.first_scheduled_ns, self.first_token_ns, self.finish_ns = ([-1] * len(trace) for _ in range(3))
         self.preemptions, self.hit_tokens = [0] * len(trace), [0] * len(trace)
         self.unfinished_samples = [len(sequences) for sequences in self.requests]
         host = scheduling.swap_slots
         self.host_free = math.inf if host is None else host // self.memory.block_size
         self.running, self.queue = [], []      # sequences in order of latest admission; lists of sequences admitted together
-        self.now_s, self.end_s, self.warm = 0.0, 0.0, False
+        self.now_ns, self.end_ns, self.warm = 0, 0, self.warmup_ns == 0
         self.steps, self.sums = [], Sums()
         while self.advance():
             pass
         if not self.warm:
             self.sums = Sums()     # no step after the warm-up: nothing is counted
-        self.arrival_s = self.arrivals.arrival_s
+        self.arrival_ns = [-1 if time_ns is None else time_ns for time_ns in self.arrivals.arrival_ns]
 
     # Between steps.
 
@@ -77,32 +78,32 @@ class OracleRun:
         """One step, with what arrives before it.  False when the run is over."""
         num_rejected = self.arrive()
         while not self.running and not self.queue:      # no step follows those that were rejected: the clock jumps
-            self.arrivals.request_left(num_rejected, self.now_s)
-            next_s = self.joining.next_s()
-            if next_s is None or (self.until_s is not None and next_s >= self.until_s):
+            self.arrivals.request_left(num_rejected, self.now_ns)
+            next_ns = self.joining.next_ns()
+            if next_ns is None or next_ns >= self.until_ns:
                 return False
-            self.now_s = max(self.now_s, next_s)
+            self.now_ns = max(self.now_ns, next_ns)
             num_rejected = self.arrive()
-        if self.until_s is not None and self.now_s >= self.until_s:
+        if self.now_ns >= self.until_ns:
             return False
-        if self.steps and self.warm and self.now_s > self.end_s:
+        if self.warm and self.now_ns > self.end_ns:
             gap = Instant.of(self.memory, [], [], self.scheduling, self.max_model_len)
-            self.sums.time_passes(gap, self.now_s - self.end_s, 0, 0)
-        if not self.warm and self.now_s >= self.warmup_s:
+            self.sums.time_passes(gap, (self.now_ns - self.end_ns) / 1e9, 0, 0)
+        if not self.warm and self.now_ns >= self.warmup_ns:
             self.warm, self.sums = True, Sums()
         self.step(num_rejected)
         return True
 
     def arrive(self) -> int:
         num_rejected = 0
-        while (row := self.joining.next_row(self.now_s)) is not None:
+        while (row := self.joining.next_row(self.now_ns)) is not None:
             self.continue_session(row)
             reason = self.reason_to_reject(self.requests[row])
             if reason is None:
                 self.queue.append(self.requests[row])
             else:
                 self.status[row] = reason
-                self.joining.ended_s[row] = self.now_s
+                self.joining.ended_ns[row] = self.now_ns
                 num_rejected += 1
         return num_rejected
 
@@ -131,7 +132,7 @@ class OracleRun:
     # The step.
 
     def step(self, num_rejected: int) -> None:
-        step = Step(len(self.steps), self.now_s)
+        step = Step(len(self.steps), self.now_ns)
         self.steps.append(step)
         self.budget = self.scheduling.max_num_batched_tokens
         self.units_swapped = 0
@@ -141,12 +142,12 @@ class OracleRun:
         self.admit(step)
         self.look(step)
         self.account(step)
-        self.now_s = self.end_s = step.start_s + step.duration_s
+        self.now_ns = self.end_ns = step.start_ns + step.duration_ns
         self.sample(step)
         self.finish(step)
         step.free_blocks_end = [] if self.memory.contiguous else list(self.memory.free)
         finished_requests = {request for request, _ in step.finished if self.status[request] == "completed"}
-        self.arrivals.request_left(num_rejected + len(finished_requests), self.now_s)
+        self.arrivals.request_left(num_rejected + len(finished_requests), self.now_ns)
 
     def compute(self, step: Step, sequence: Sequence, tokens: int) -> None:
         self.budget -= tokens
@@ -262,8 +263,8 @@ class OracleRun:
     def count_admission(self, step: Step, head: list[Sequence]) -> None:
         one, counts = head[0], self.sums.sharing
         step.hits[one.key] = one.hit
-        if math.isnan(self.first_scheduled_s[one.request]):
-            self.first_scheduled_s[one.request] = step.start_s
+        if self.first_scheduled_ns[one.request] < 0:
+            self.first_scheduled_ns[one.request] = step.start_ns
             self.hit_tokens[one.request] = one.hit
             counts["hit_tokens"] += one.hit
             counts["hit_blocks"] += one.hit // self.memory.block_size
@@ -291,10 +292,10 @@ class OracleRun:
         step.context_tokens = sum(s.stored for s in scheduled)
         step.running = len(self.running)
         step.waiting = sum(len(entry) for entry in self.queue)
-        step.duration_s = duration_s(self.durations, step.prefill_tokens, step.decode_tokens, len(scheduled),
-                                     step.context_tokens)
+        seconds = duration_s(self.durations, step.prefill_tokens, step.decode_tokens, len(scheduled), step.context_tokens)
         if self.units_swapped:
-            step.duration_s += self.units_swapped * self.memory.block_size * self.scheduling.swap_s_per_slot
+            seconds += self.units_swapped * self.memory.block_size * self.scheduling.swap_s_per_slot
+        step.duration_ns = round(seconds * 1e9)
         step.stored = {s.key: s.stored for s in self.running}
         step.known = {s.key: s.known for s in self.running}
         step.owners = 0 if self.memory.contiguous else sum(map(len, self.memory.owners))
@@ -339,8 +340,8 @@ class OracleRun:
         sequence.tokens.append(output_name(*sequence.key, sequence.sampled))
         sequence.prefilling = False
         self.sums.counters["output_tokens"] += 1
-        if math.isnan(self.first_token_s[sequence.request]):
-            self.first_token_s[sequence.request] = self.now_s
+        if self.first_token_ns[sequence.request] < 0:
+            self.first_token_ns[sequence.request] = self.now_ns
 
     def finish(self, step: Step) -> None:
         radix = self.memory if isinstance(self.memory, RadixPool) else None
@@ -362,7 +363,7 @@ class OracleRun:
             self.unfinished_samples[sequence.request] -= 1
             if self.unfinished_samples[sequence.request] == 0:
                 self.status[sequence.request] = "completed"
-                self.finish_s[sequence.request] = self.joining.ended_s[sequence.request] = self.now_s
+                self.finish_ns[sequence.request] = self.joining.ended_ns[sequence.request] = self.now_ns
         if radix:
             radix.tree.release_frees()
         if not self.memory.contiguous:

@@ -42,8 +42,8 @@ def test_the_oracle_gives_every_request_the_times_that_vllm_gave_it(replay):
         admissions = [step.index for step in run.steps if (row, 0) in step.admitted]
         if "hit_tokens" in expected:
             admissions = [[step, run.steps[step].hits[row, 0]] for step in admissions]
-        made = {"first_scheduled": run.first_scheduled_s[row], "first_token": run.first_token_s[row] - 1,
-                "finish": run.finish_s[row] - 1, "preempted": run.preemptions[row], "admissions": admissions}
+        made = {"first_scheduled": run.first_scheduled_ns[row] // 10**9, "first_token": run.first_token_ns[row] // 10**9 - 1,
+                "finish": run.finish_ns[row] // 10**9 - 1, "preempted": run.preemptions[row], "admissions": admissions}
         if "hit_tokens" in expected:
             made["hit_tokens"] = run.hit_tokens[row]
         assert made == expected, f"request {row}"

@@ -76,9 +76,9 @@ def test_no_output_token_is_made_twice(made):
 def test_time_never_runs_backwards_and_steps_do_not_overlap(made):
     steps = OracleRun(made).steps
     for step, following in itertools.pairwise(steps):
-        assert step.start_s + step.duration_s <= following.start_s
+        assert step.start_ns + step.duration_ns <= following.start_ns
     for step in steps:
-        assert step.duration_s > 0 or step.prefill_tokens + step.decode_tokens == 0
+        assert step.duration_ns > 0 or step.prefill_tokens + step.decode_tokens == 0
 
 
 @laws

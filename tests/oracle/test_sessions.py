@@ -20,20 +20,28 @@ def chat(requests, parent, think_ns=None, cache: str = "vllm", block_size: int =
         scheduling=Scheduling(), durations=Linear(1.0), closed_users=closed_users))
 
 
+def started(run) -> list[float]:
+    return [time_ns / SECOND for time_ns in run.first_scheduled_ns]
+
+
+def arrived(run) -> list[float]:
+    return [time_ns / SECOND for time_ns in run.arrival_ns]
+
+
 def test_a_turn_joins_when_it_has_arrived_and_the_one_before_has_ended():
     run = chat([(4, 5, 0), (12, 2, 1), (16, 1, 30)], [-1, 0, 1])
-    assert run.first_scheduled_s == [0, 5, 30]
-    assert run.arrival_s == [0, 1, 30]
+    assert started(run) == [0, 5, 30]
+    assert arrived(run) == [0, 1, 30]
 
 
 def test_with_think_time_it_arrives_so_long_after_that_end_whatever_the_trace_says():
     run = chat([(4, 5, 0), (12, 2, 90)], [-1, 0], [-1, 3 * SECOND])
-    assert run.first_scheduled_s == run.arrival_s == [0, 8]
+    assert started(run) == arrived(run) == [0, 8]
 
 
 def test_a_user_of_a_closed_loop_thinks_too():
     run = chat([(4, 5, 0), (12, 2, 0), (4, 1, 0)], [-1, 0, -1], [-1, 3 * SECOND, -1], closed_users=1)
-    assert run.first_scheduled_s == [0, 8, 10]
+    assert started(run) == [0, 8, 10]
 
 
 def test_who_may_join_at_the_same_step_joins_by_time_and_then_by_row():

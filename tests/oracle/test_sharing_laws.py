@@ -106,7 +106,7 @@ def test_a_cache_in_which_nothing_is_equal_changes_no_time_until_somebody_is_pre
         return
     cached = Paged(made.allocator.block_size, made.allocator.reuse, made.allocator.watermark, "vllm")
     other = OracleRun(replace_allocator(plain, cached))
-    assert (other.finish_s, other.sums.counters) == (without.finish_s, without.sums.counters)
+    assert (other.finish_ns, other.sums.counters) == (without.finish_ns, without.sums.counters)
     assert [step.parts[:4] for step in other.steps] == [step.parts[:4] for step in without.steps]
 
 

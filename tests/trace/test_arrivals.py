@@ -41,6 +41,31 @@ def test_all_requests_are_there_at_0(kind):
     assert not with_arrivals(LENGTHS, kind).arrival_s.any()
 
 
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 99)), min_size=1, max_size=9))
+def test_users_of_a_closed_loop_take_rows_in_the_order_of_the_file(tmp_path_factory, rows):
+    text = "".join(f"{arrival},{prompt},2\n" for arrival, prompt in rows)
+    trace = read_trace(write(tmp_path_factory.mktemp("t"), "arrival_s,prompt_tokens,output_tokens\n" + text))
+    assert with_arrivals(trace, "closed").prompt_tokens.tolist() == [prompt for _, prompt in rows]
+    assert with_arrivals(trace, "trace").prompt_tokens.tolist() == [prompt for _, prompt in sorted(rows, key=lambda row: row[0])]
+
+
+def test_prefix_ids_and_turns_go_with_their_rows_into_the_order_of_the_file(tmp_path):
+    text = "".join(f'{{"arrival_s": {at}, "prompt_tokens": 4, "output_tokens": {at + 1}, "session": "{name}", "prefix_ids": {ids}, '
+                   f'"prefix_block_tokens": 2}}\n' for at, name, ids in ((5, "a", [7, 1]), (0, "b", [8, 9]), (6, "a", [7, 8])))
+    closed = with_arrivals(read_trace(write(tmp_path, text, "trace.jsonl")), "closed")
+    assert closed.output_tokens.tolist() == [6, 1, 7]
+    assert closed.session_parent.tolist() == [-1, -1, 0]
+    assert np.diff(closed.prefix_offsets).tolist() == [2, 2, 2]
+    assert closed.prefix_ids[0] == closed.prefix_ids[4] and closed.prefix_ids[2] == closed.prefix_ids[5]
+
+
+def test_a_turn_that_stands_above_the_one_before_it_has_no_place_in_a_closed_loop(tmp_path):
+    text = "arrival_s,prompt_tokens,output_tokens,session\n5,4,1,a\n0,4,1,a\n"
+    trace = read_trace(write(tmp_path, text))
+    with pytest.raises(TraceError, match="row 1 comes before the turn before it.*sort the file"):
+        with_arrivals(trace, "closed")
+
+
 def test_one_request_arrives_at_0():
     assert with_arrivals(Trace(None, ONES[:1], ONES[:1]), "poisson", rate=1).arrival_s.tolist() == [0]
 
