@@ -53,6 +53,7 @@ def metrics(result: Result, trace: Trace, allocator: Spec) -> dict:
         "throughput": throughput(result),
         "latency": latencies(result.requests, trace.output_tokens, result.warmup_s),
         "histograms": histograms(result.histograms),
+        "sharing": sharing(result),
     }
 
 
@@ -148,6 +149,28 @@ def external_fragmentation(window: np.ndarray) -> dict[str, float | None]:
         "unusable": ratio(window[Column.UNUSABLE], window[Column.TIME]),
         "extfrag_index": ratio(window[Column.EXTFRAG], window[Column.EXTFRAG_TIME]),
         "blocked_by_fragmentation": ratio(window[Column.BLOCKED_TIME], window[Column.TIME]),
+    }
+
+
+def sharing(result: Result) -> dict[str, float | None] | None:
+    """What a prefix cache found and saved; None where sequences cannot share.
+
+    Hits are those of first admissions: ``hit_rate_by_tokens`` = hit tokens / prompt tokens of the requests admitted,
+    ``hit_rate_by_blocks`` = hit blocks / full prompt blocks.  ``saved`` = 1 - physical / logical over blocks that have
+    an owner, a ratio of time-weighted sums over ``busy``; ``saved_tokens`` the same of tokens.
+    """
+    found, busy = result.sharing, result.integrals[Window.BUSY]
+    if found is None:
+        return None
+    logical_slots = busy[Column.LOGICAL_BLOCKS] * result.block_size
+    return {
+        "hit_tokens": found.hit_tokens,
+        "readmission_hit_tokens": found.readmission_hit_tokens,
+        "hit_rate_by_tokens": ratio(found.hit_tokens, found.prompt_tokens),
+        "hit_rate_by_blocks": ratio(found.hit_tokens // result.block_size, found.prompt_blocks),
+        "evicted_blocks": found.evicted_blocks,
+        "saved": ratio(logical_slots - allocated(busy), logical_slots),
+        "saved_tokens": ratio(busy[Column.LOGICAL_TOKENS] - busy[Column.TOKEN_STATES], busy[Column.LOGICAL_TOKENS]),
     }
 
 

@@ -176,10 +176,10 @@ def test_a_ledger_that_has_lost_slots_is_refused():
 def test_a_histogram_lists_its_filled_bins_as_half_open_intervals():
     bins = np.zeros(64, dtype=np.int64)
     bins[[0, 1, 5]] = 7, 8, 9
-    result = dataclasses.replace(run_of(ONE_ROW), histograms=Histograms(None, bins, None, None))
+    result = dataclasses.replace(run_of(ONE_ROW), histograms=Histograms(waste_slots=bins))
     assert metrics(result, trace_of([3]), Paged())["histograms"] == {
         "hole_slots_s": None,
         "waste_slots": [[0, 1, 7], [1, 2, 8], [16, 32, 9]],
-        "block_lifetime_steps": None,
+        "block_lifetime_steps": None, "eviction_age_steps": None,
         "table_run_blocks": None,
     }

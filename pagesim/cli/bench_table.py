@@ -19,7 +19,8 @@ def cells(rows: list[Row]) -> tuple[tuple[str, ...], ...]:
                   _text(row.graph_p20_us, ".1f"), _text(row.graph_p80_us, ".1f"), _text(row.eager_us, ".1f"),
                   _text(row.gb_per_s, ",.0f"), _text(row.ceiling_share and 100 * row.ceiling_share, ".1f"),
                   _text(row.unique_ceiling_share and 100 * row.unique_ceiling_share, ".1f"),
-                  _text(row.tflop_per_s, ".0f"), _text(ratios.get(row.key), ".3f"), f"{row.error_mean:.1e}", f"{row.error_worst:.1e}") for row in rows)
+                  _text(row.tflop_per_s, ".0f"), _text(ratios.get(row.key), ".3f"), f"{row.error_mean:.1e}",
+                  f"{row.error_worst:.1e}") for row in rows)
 
 
 def _text(value: float | None, form: str) -> str:

@@ -65,6 +65,8 @@ def trace_facts(trace: Trace) -> dict:
         "largest_tokens": int(tokens.max()) if kept else None,
         "prefix_ids": None if trace.prefix_ids is None else len(trace.prefix_ids),
         "hash_block_tokens": source.hash_block_tokens,
+        "turns": None if trace.session_parent is None else int(np.count_nonzero(trace.session_parent >= 0)),
+        "beams": None if trace.beam_width is None else int(trace.beam_width.sum(dtype=np.int64)),
     }
 
 

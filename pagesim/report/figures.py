@@ -24,9 +24,13 @@ def groups(cases: list[dict]) -> list[Group]:
 
     Shares and means are over the time in which something runs, but for the two conventions, which name their window.
     """
-    contiguous = any(case["histograms"]["hole_slots_s"] is not None for case in cases)
-    every = (_MEMORY, _EXTERNAL, _PAPER, _TEXTBOOK, _LOAD, _LATENCY)
-    return [_without_zeros(group, cases) for group in every if contiguous or group is not _EXTERNAL]
+    absent = set()
+    if not any(case["histograms"]["hole_slots_s"] is not None for case in cases):
+        absent.add(_EXTERNAL.title)
+    if not any(case.get("sharing") for case in cases):
+        absent.add(_SHARING.title)
+    every = (_MEMORY, _EXTERNAL, _SHARING, _PAPER, _TEXTBOOK, _LOAD, _LATENCY)
+    return [_without_zeros(group, cases) for group in every if group.title not in absent]
 
 
 def _without_zeros(group: Group, cases: list[dict]) -> Group:
@@ -101,6 +105,14 @@ def _latency(name: str, key: str) -> Callable[[dict], str]:
     return lambda case: number(case["latency"][name][key])
 
 
+def _evicted(case: dict) -> str:
+    return f"{case['sharing']['evicted_blocks']:,}" if case.get("sharing") else "–"
+
+
+def _sharing(key: str) -> Callable[[dict], str]:
+    return lambda case: percent((case.get("sharing") or {}).get(key))
+
+
 _NOTHING = ("0", "0.00", "–")
 _MEMORY = Group("Memory, % of capacity", (
     Figure("token use", lambda case: percent(case["utilization"])),
@@ -138,6 +150,12 @@ _LOAD = Group("Load", (
     *(Figure(key.replace("_", " "), _count(key), rare=True) for key in _RARE_COUNTERS),
     Figure("requests/s", lambda case: number(case["throughput"]["requests_per_s"])),
     Figure("output tokens/s", lambda case: number(case["throughput"]["output_tokens_per_s"])),
+))
+_SHARING = Group("Prefix cache, %", (
+    Figure("hits, of prompt tokens", _sharing("hit_rate_by_tokens")),
+    Figure("hits, of full blocks", _sharing("hit_rate_by_blocks")),
+    Figure("blocks saved", _sharing("saved")),
+    Figure("evicted blocks", _evicted),
 ))
 _LATENCY = Group("Latency, s",
                  tuple(Figure(f"{name} {key}", _latency(name, key)) for name in ("queue", "ttft", "tpot", "e2e")

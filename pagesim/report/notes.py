@@ -82,9 +82,16 @@ def result_warnings(document: dict) -> list[str]:
     if any(trace["sequences"] > trace["requests"] for trace in traces):
         lines.append("note: parallel samples (num_samples) are independent sequences here, admitted all or none: no "
                      "block is shared")
-    if any(trace["prefix_ids"] for trace in traces):
-        lines.append(
-            "note: the trace's prefix ids are not used: every prompt is computed and stored whole, no block is shared")
+    without = [case["name"] for case in document["cases"] if case["trace"]["prefix_ids"] and case["sharing"] is None]
+    if without:
+        whose = "" if len(without) == len(traces) else f"{', '.join(without)}: "
+        lines.append(f"note: {whose}the trace's prefix ids are not used: every prompt is computed and stored whole, no "
+                     "block is shared; prefix_cache: vllm of a paged allocator shares them")
+    if any(trace["turns"] for trace in traces):
+        lines.append("note: conversations are not played as such yet: a turn arrives at its own time, or as early as "
+                     "its think time allows, whether or not the one before has ended")
+    if any(trace["beams"] for trace in traces):
+        lines.append("note: beam_width is not simulated yet: one sequence stands for all beams of a request")
     return lines
 
 

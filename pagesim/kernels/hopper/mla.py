@@ -171,7 +171,7 @@ def _pair(q, q_empty, o, m, total, phase0, phase1, pieces, exchange, ready, limi
         _release(half_empty, rope_empty, 0, C)
     total = total * old + own
     o = o * old[:, None]
-    if MASK:
+    if MASK:  # noqa: SIM102 - MASK is the compiler's, the rest the GPU's
         if tokens < 2 * TILE:  # of the GPU, not of the compiler as MASK is
             _silence(parts, 2 + C, tokens - TILE)
     o = _add(o, half, rope, 1, C)
