@@ -16,7 +16,7 @@ from pagesim.allocators.key_table import NONE, KeyTable, add, drop, find, make_k
 from pagesim.allocators.paged import Paged, add_runs
 from pagesim.allocators.paged import name as name
 from pagesim.allocators.paged import slots_of_a_unit as slots_of_a_unit
-from pagesim.core.histogram import BINS, bin_of, in_bins
+from pagesim.core.histogram import BINS, bin_of
 from pagesim.core.jit import COLD, HOT
 from pagesim.core.ledger import NOBODY
 from pagesim.core.units import ceil_div
@@ -52,7 +52,7 @@ class CachedMemory(NamedTuple):
     count: np.record  # COUNT
     lifetimes: np.ndarray  # int64 (64,): steps from a block's first owner to its last
     ages: np.ndarray  # int64 (64,): steps from a block's last owner to its eviction
-    runs: np.ndarray  # int64 (max blocks + 1,): runs of so many adjacent ids in the tables given back
+    runs: np.ndarray  # int64 (64,): runs of adjacent ids in the tables given back, by their length
 
 
 EXAMPLE = Paged(prefix_cache="vllm")
@@ -76,7 +76,7 @@ def make(spec, capacity_slots, demand, trace):
         state=np.zeros(num_blocks, np.int8), keys=make_key_table(num_blocks), newer=np.empty(num_blocks, np.int32),
         older=np.empty(num_blocks, np.int32), since=np.empty(num_blocks, np.int32),
         freed=np.empty(num_blocks, np.int32), found=np.empty(width, np.int32), count=count,
-        lifetimes=np.zeros(BINS, np.int64), ages=np.zeros(BINS, np.int64), runs=np.zeros(width + 1, np.int64))
+        lifetimes=np.zeros(BINS, np.int64), ages=np.zeros(BINS, np.int64), runs=np.zeros(BINS, np.int64))
 
 
 def check(spec: Paged, trace) -> None:
@@ -373,7 +373,7 @@ def moves(memory, seen, serial, owner):
 
 
 def histograms(memory):
-    return {"block_lifetime_steps": memory.lifetimes, "table_run_blocks": in_bins(memory.runs),
+    return {"block_lifetime_steps": memory.lifetimes, "table_run_blocks": memory.runs,
             "eviction_age_steps": memory.ages}
 
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from pagesim.core.choices import one_of
-from pagesim.core.histogram import BINS, bin_of, in_bins
+from pagesim.core.histogram import BINS, bin_of
 from pagesim.core.jit import HOT
 from pagesim.core.ledger import NOBODY
 from pagesim.core.units import ceil_div, final_tokens
@@ -69,7 +69,7 @@ class PagedMemory(NamedTuple):
     freed: np.ndarray  # int32
     count: np.record  # COUNT
     lifetimes: np.ndarray  # int64 (64,): histogram of steps from taking a block to giving it back
-    runs: np.ndarray  # int64 (max blocks + 1,): runs of so many adjacent ids in the tables given back
+    runs: np.ndarray  # int64 (64,): runs of adjacent ids in the tables given back, by their length
 
 
 EXAMPLE = Paged()
@@ -90,7 +90,7 @@ def make(spec, capacity_slots, demand, trace):
         watermark_blocks=math.floor(spec.watermark * (num_blocks + 1)), table=np.empty((demand.rows, stride), np.int32),
         hold=np.zeros(demand.rows, HOLD).view(np.recarray), taken=np.empty((demand.rows, stride, 3), np.int32),
         freed=np.empty(max(live, 1), np.int32), count=np.zeros(1, COUNT).view(np.recarray)[0],
-        lifetimes=np.zeros(BINS, np.int64), runs=np.zeros(width + 1, np.int64))
+        lifetimes=np.zeros(BINS, np.int64), runs=np.zeros(BINS, np.int64))
 
 
 def name(spec):
@@ -248,10 +248,10 @@ def add_runs(runs, ids):
         elif run == 1:
             single += 1
         else:
-            runs[run] += 1
+            runs[bin_of(run)] += 1
             run = 1
         expected = ids[i] + 1
-    runs[run] += 1
+    runs[bin_of(run)] += 1
     runs[1] += single
     runs[0] = 0  # the run before the first
 
@@ -354,7 +354,7 @@ def _cells(rows, begin, end):
 
 
 def histograms(memory):
-    return {"block_lifetime_steps": memory.lifetimes, "table_run_blocks": in_bins(memory.runs)}
+    return {"block_lifetime_steps": memory.lifetimes, "table_run_blocks": memory.runs}
 
 
 def counters(memory):

@@ -22,9 +22,3 @@ def bin_of(value):
 def bin_edges(k: int) -> tuple[int, int]:
     """Bin ``k`` holds values in [low, high)."""
     return (0, 1) if k == 0 else (2 ** (k - 1), 2**k)
-
-
-def in_bins(counts: np.ndarray) -> np.ndarray:
-    """A histogram of exact values (``counts[v]`` of value v), int64, shape (BINS,)."""
-    bits = np.frexp(np.arange(len(counts)))[1]
-    return np.bincount(bits, weights=counts, minlength=BINS).astype(np.int64)

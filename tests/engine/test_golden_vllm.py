@@ -7,7 +7,7 @@ from golden import recording
 from pagesim.engine.run import Run
 
 
-@pytest.fixture(scope="module", params=recording.NAMES)
+@pytest.fixture(scope="module", params=recording.NAMES + recording.PREFIX_NAMES)
 def replay(request):
     """The recording, the engine's result, and the block tables of every step with the requests in running order."""
     recorded = recording.read(request.param)
@@ -54,3 +54,14 @@ def test_the_engine_gives_every_request_the_times_that_vllm_gave_it(replay):
     for name, made in (("first_scheduled", rows.first_scheduled_s), ("first_token", rows.first_token_s - 1),
                        ("finish", rows.finish_s - 1), ("preempted", rows.preemptions)):
         np.testing.assert_array_equal(made, [row[name] for row in recorded.per_request], err_msg=name)
+
+
+def test_the_engine_finds_and_evicts_what_vllm_found_and_evicted(replay):
+    recorded, result, _ = replay
+    if result.sharing is None:
+        assert "hit_tokens" not in recorded.per_request[0]
+        return
+    assert result.sharing.hit_tokens_by_request.tolist() == [row["hit_tokens"] for row in recorded.per_request]
+    again = [hit for row in recorded.per_request for _, hit in row["admissions"][1:]]
+    assert result.sharing.readmission_hit_tokens == sum(again) > 0
+    assert result.sharing.evicted_blocks == sum(step["evicted_blocks"] for step in recorded.steps) > 0
