@@ -31,6 +31,11 @@ KINDS = (
 Spec = Contiguous | Paged
 
 
+def first_kind(spec: Spec) -> Kind:
+    """The first kind of the spec, which knows its rules though another may serve it."""
+    return next(kind for kind in KINDS if kind.spec is type(spec))
+
+
 def kind_of(spec: Spec) -> Kind:
     """Raises InputError where none serves the spec yet."""
     kinds = [kind for kind in KINDS if kind.spec is type(spec)]
@@ -49,4 +54,4 @@ def kinds_by_name() -> dict[str, Kind]:
 
 def name_of(spec: Spec) -> str:
     """What a config calls its kind."""
-    return next(kind.name for kind in KINDS if kind.spec is type(spec))
+    return first_kind(spec).name

@@ -14,6 +14,7 @@ from pagesim.allocators.block_keys import (
     Prefixes, is_continued, make_prefixes, next_key, shareable_blocks, start_of_chain)
 from pagesim.allocators.key_table import NONE, KeyTable, add, drop, find, make_key_table
 from pagesim.allocators.paged import Paged, add_runs
+from pagesim.allocators.paged import check as check
 from pagesim.allocators.paged import name as name
 from pagesim.allocators.paged import slots_of_a_unit as slots_of_a_unit
 from pagesim.core.histogram import BINS, bin_of
@@ -63,6 +64,10 @@ def serves(spec):
 
 
 def make(spec, capacity_slots, demand, trace):
+    for column, what in ((trace.num_samples, "num_samples"), (trace.beam_width, "beam_width")):
+        if column is not None and (column > 1).any():
+            raise InputError(f"the trace has {what} above 1, and a prefix cache with several sequences of one request "
+                             "is not simulated yet; choose prefix_cache: none")
     num_blocks = capacity_slots // spec.block_size
     width = min(ceil_div(demand.longest_tokens, spec.block_size), num_blocks)
     count = np.zeros(1, COUNT).view(np.recarray)[0]
@@ -77,18 +82,6 @@ def make(spec, capacity_slots, demand, trace):
         older=np.empty(num_blocks, np.int32), since=np.empty(num_blocks, np.int32),
         freed=np.empty(num_blocks, np.int32), found=np.empty(width, np.int32), count=count,
         lifetimes=np.zeros(BINS, np.int64), ages=np.zeros(BINS, np.int64), runs=np.zeros(BINS, np.int64))
-
-
-def check(spec: Paged, trace) -> None:
-    granularity = trace.source.hash_block_tokens
-    if trace.prefix_ids is not None and granularity and spec.block_size % granularity and granularity % spec.block_size:
-        raise InputError(f"block_size {spec.block_size} and the trace's prefix ids, one for each {granularity} tokens, "
-                         "do not divide one another, so that no block is known to equal another; choose a block_size "
-                         "that divides the other or is a multiple of it, or prefix_cache: none")
-    for column, what in ((trace.num_samples, "num_samples"), (trace.beam_width, "beam_width")):
-        if column is not None and (column > 1).any():
-            raise InputError(f"the trace has {what} above 1, and a prefix cache with several sequences of one request "
-                             "is not simulated yet; choose prefix_cache: none")
 
 
 # Finding.

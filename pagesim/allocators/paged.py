@@ -12,6 +12,7 @@ from pagesim.core.jit import HOT
 from pagesim.core.ledger import NOBODY
 from pagesim.core.units import ceil_div, final_tokens
 from pagesim.errors import InputError
+from pagesim.trace.trace import Trace
 
 Reuse = Literal["lifo", "fifo"]
 PrefixCache = Literal["none", "vllm", "radix"]
@@ -104,8 +105,14 @@ def slots_of_a_unit(spec):
     return spec.block_size
 
 
-def check(spec, trace):
-    pass
+def check(spec: Paged, trace: Trace) -> None:
+    granularity = trace.source.hash_block_tokens
+    if spec.prefix_cache == "none" or trace.prefix_ids is None or not granularity:
+        return
+    if spec.block_size % granularity and granularity % spec.block_size:
+        raise InputError(f"block_size {spec.block_size} and the trace's prefix ids, one for each {granularity} tokens, "
+                         "do not divide one another, so that no block is known to equal another; choose a block_size "
+                         "that divides the other or is a multiple of it, or prefix_cache: none")
 
 
 @HOT

@@ -80,7 +80,7 @@ def inspect_file(
             typer.echo(wrapped(f"{name:<16}{text}", width(sys.stdout), indent=16))
 
 
-@app.command("reuse")
+@app.command("reuse", epilog="Example: pagesim trace reuse traces/mooncake_like.jsonl --model llama-3.1-8b")
 def reuse_file(
     file: Input,
     limit: Limit = None,

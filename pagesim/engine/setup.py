@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pagesim.allocators import Spec, kind_of
+from pagesim.allocators import Spec, first_kind
 from pagesim.allocators.ask import Demand
 from pagesim.core.units import final_tokens
 from pagesim.engine.durations import Durations
@@ -43,7 +43,7 @@ class Setup:
         longest, scheduling, until_s, warmup_s = self.max_model_len, self.scheduling, self.until_s, self.warmup_s
         if longest < 1:
             raise InputError(f"max_model_len must be at least 1, got {longest}")
-        if self.capacity_slots < kind_of(self.allocator).module.slots_of_a_unit(self.allocator):
+        if self.capacity_slots < first_kind(self.allocator).module.slots_of_a_unit(self.allocator):
             raise InputError(f"KV memory of {self.capacity_slots} slots holds not one block: give it more memory or "
                              "smaller blocks")
         if not scheduling.chunked_prefill and scheduling.max_num_batched_tokens < longest:
@@ -57,7 +57,7 @@ class Setup:
         if (until_s is not None and not until_s > 0) or not 0 <= warmup_s < float("inf"):
             raise InputError(
                 f"until_s must be above 0 and warmup_s finite and not negative, got {until_s} and {warmup_s}")
-        kind_of(self.allocator).module.check(self.allocator, self.trace)
+        first_kind(self.allocator).module.check(self.allocator, self.trace)
 
     def demand(self) -> Demand:
         """The most that this run can ask of its memory."""
@@ -67,7 +67,7 @@ class Setup:
         samples = 1 if trace.num_samples is None else trace.num_samples
         most_samples = int(np.max(samples, initial=1))
         sequences = int(np.sum(samples * runs))
-        units = self.capacity_slots // kind_of(self.allocator).module.slots_of_a_unit(self.allocator)
+        units = self.capacity_slots // first_kind(self.allocator).module.slots_of_a_unit(self.allocator)
         return Demand(rows=max(1, min(self.scheduling.max_num_seqs, sequences, units + most_samples)),
                       max_model_len=self.max_model_len, longest_tokens=int(final[runs].max(initial=1)),
                       total_tokens=int(np.sum(final * runs * samples)), sequences=sequences)

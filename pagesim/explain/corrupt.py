@@ -27,7 +27,7 @@ class Batch:
 
     def __init__(self) -> None:
         slots = _NUM_BLOCKS * _BLOCK
-        pool = make(Paged(_BLOCK), slots, Demand(len(NAMES), slots, slots, slots, len(NAMES)))
+        pool = make(Paged(_BLOCK), slots, Demand(len(NAMES), slots, slots, slots, len(NAMES)), None)
         for row, length in enumerate(_LENGTHS):
             admit(pool, row, Ask.of(length), length, step=0)
         rows = [pool.table[row, :pool.hold.blocks[row]] for row in range(len(NAMES))]

@@ -61,11 +61,11 @@ def _used_pool(num_tokens: int, block_size: int) -> PagedMemory:
     """The allocator of ``pagesim simulate``, with a row left for the lesson's sequence."""
     num_blocks = _OTHERS + ceil_div(num_tokens, block_size)
     slots = num_blocks * block_size
-    pool = make(Paged(block_size), slots, Demand(_OTHERS + 1, slots, slots, 2 * slots, _OTHERS + 1))
+    pool = make(Paged(block_size), slots, Demand(_OTHERS + 1, slots, slots, 2 * slots, _OTHERS + 1), None)
     for row in range(_OTHERS):
         admit(pool, row, Ask.of(block_size), block_size, step=0)
     for row in _LEFT:
-        release(pool, row, step=0)
+        release(pool, row, stored=block_size, is_over=True, step=0)
     return pool
 
 

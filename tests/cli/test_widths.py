@@ -11,7 +11,7 @@ COMMANDS = {
     "simulate with many cases": ("simulate", "many/config.yaml"),
     "compare": ("compare", "a", "b"),
     "compare with a measured timeline": ("compare", "a", "measured.csv", "--case", "paged 16"),
-    "trace inspect": ("trace", "inspect", "few/trace.csv", "--max-model-len", 64, "--lru-blocks", 9),
+    "trace inspect": ("trace", "inspect", "few/trace.csv", "--max-model-len", 64),
     "config validate": ("config", "validate", "few/config.yaml"),
     "size": ("size", "--model", "llama-3.1-8b", "--gpu", "h100-sxm"),
     "kernel": ("kernel", "peak.npz", "--heads", "2/1", "--head-dim", 16, "--dtype", "fp32", "--device", "cpu"),

@@ -177,7 +177,8 @@ def test_bench_kernels_own_json_is_read(case, bench):
 
     rows = [
         Row(f"{name}/ours/shuffled/b16/NHD/bf16", name, "ours", "shuffled", 16, "NHD", "bf16", 64, tokens, 1, 32,
-            kv_heads, 128, 10**9, 2, micros, micros, micros, None, 4e3, 240.0, 0.96, 1.0, 4e3, 2e-3, 3e-3, True, {})
+            kv_heads, 128, 10**9, 10**9, 2, micros, micros, micros, None, 4e3, 240.0, 0.96, 240.0, 0.96, 1.0, 4e3, 2e-3,
+            3e-3, True, {})
         for name, tokens, kv_heads, micros in [("a", 1000, 8, 6.0), ("b", 5000, 8, 10.0), ("c", 1000, 32, 9.0),
                                                ("d", 5000, 32, 25.0)]
     ]

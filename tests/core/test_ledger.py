@@ -13,7 +13,7 @@ SEQUENCE = st.tuples(st.integers(1, 50), st.integers(0, 20), st.integers(1, 80),
 
 def parts_of(levels, capacity, is_stranded, remainder):
     parts = np.zeros(len(PARTS), np.int64)
-    split(parts, levels, capacity - remainder - levels.allocated, is_stranded, remainder)
+    split(parts, levels, 0, 0, capacity - remainder - levels.allocated, is_stranded, remainder)
     return parts
 
 
