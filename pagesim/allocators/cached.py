@@ -13,10 +13,9 @@ import numpy as np
 from pagesim.allocators.block_keys import (
     Prefixes, is_continued, make_prefixes, next_key, shareable_blocks, start_of_chain)
 from pagesim.allocators.key_table import NONE, KeyTable, add, drop, find, make_key_table
-from pagesim.allocators.paged import Paged, add_runs
-from pagesim.allocators.paged import check as check
-from pagesim.allocators.paged import name as name
-from pagesim.allocators.paged import slots_of_a_unit as slots_of_a_unit
+from pagesim.allocators.paged import (  # noqa: F401 - answers that are the same
+    Paged, _blocks, _free_blocks, add_runs, age_holes, allocated_slots, asked_slots, check, free_slots, has_holes,
+    hole_stats, ids, name, num_units, reservation, room_tokens, slots_of_a_unit, unit_slots, units)
 from pagesim.core.histogram import BINS, bin_of
 from pagesim.core.jit import COLD, HOT
 from pagesim.core.ledger import NOBODY
@@ -87,16 +86,6 @@ def make(spec, capacity_slots, demand, trace):
 # Finding.
 
 
-@HOT
-def _blocks(memory, tokens):
-    return (tokens + memory.block_size - 1) // memory.block_size
-
-
-@HOT
-def _free_blocks(memory):
-    return memory.num_blocks - memory.count.used
-
-
 def stored_already(memory, ask):
     """Look the prefix up: blocks from the first, as long as they are there, and at most all but one token."""
     count = memory.count
@@ -115,10 +104,6 @@ def stored_already(memory, ask):
         if memory.owners[block] == 0:
             count.free_hits += 1
     return count.hits * memory.block_size
-
-
-def reservation(memory, ask):
-    return ask.known
 
 
 def fits(memory, ask, running):
@@ -287,30 +272,6 @@ def _unlink(memory, block):
 # What the engine and the ledger read.
 
 
-def room_tokens(memory, row):
-    return memory.hold.blocks[row] * memory.block_size
-
-
-def asked_slots(memory, row):
-    return memory.hold.blocks[row] * memory.block_size
-
-
-def allocated_slots(memory, row):
-    return memory.hold.blocks[row] * memory.block_size
-
-
-def units(memory, row):
-    return memory.hold.blocks[row]
-
-
-def unit_slots(memory):
-    return memory.block_size
-
-
-def free_slots(memory):
-    return _free_blocks(memory) * memory.block_size
-
-
 def cached_slots(memory):
     return memory.count.cached * memory.block_size
 
@@ -323,32 +284,12 @@ def shares(memory):
     return True
 
 
-def has_holes(memory):
-    return False
-
-
-def hole_stats(memory, asked):
-    return 0, 0, 0
-
-
-def age_holes(memory, seconds):
-    pass
-
-
 @COLD
 def forget(memory):
     memory.lifetimes[:] = 0
     memory.runs[:] = 0
     memory.ages[:] = 0
     memory.count.evicted = 0
-
-
-def num_units(memory):
-    return memory.num_blocks
-
-
-def ids(memory, row):
-    return memory.table[row, :memory.hold.blocks[row]]
 
 
 def moves(memory, seen, serial, owner):
