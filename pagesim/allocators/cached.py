@@ -18,7 +18,6 @@ from pagesim.allocators.paged import (  # noqa: F401 - answers that are the same
     hole_stats, ids, name, num_units, reservation, room_tokens, slots_of_a_unit, unit_slots, units)
 from pagesim.core.histogram import BINS, bin_of
 from pagesim.core.jit import COLD, HOT
-from pagesim.core.ledger import NOBODY
 from pagesim.core.units import ceil_div
 from pagesim.errors import InputError
 
@@ -213,12 +212,12 @@ def release(memory, row, stored, is_over, step):
     full = stored // memory.block_size
     if not is_over or is_continued(memory.prefixes, hold.request):
         _key_up_to(memory, row, full)
-    ids = memory.table[row, :hold.blocks]
-    add_runs(memory.runs, ids)
+    held = memory.table[row, :hold.blocks]
+    add_runs(memory.runs, held)
     front = 0
     for k in range(hold.blocks):
         j = hold.blocks - 1 - k
-        block = np.int64(ids[j])
+        block = np.int64(held[j])
         memory.owners[block] -= 1
         if memory.owners[block] > 0:
             count.doubled -= 1
@@ -292,18 +291,8 @@ def forget(memory):
     memory.count.evicted = 0
 
 
-def moves(memory, seen, serial, owner):
-    """Of a block with several owners the first of the rows counts as its owner."""
-    now = np.full(memory.num_blocks, NOBODY)
-    for row in range(len(owner))[::-1]:
-        now[ids(memory, row)] = owner[row]
-    before = np.full_like(now, NOBODY) if seen is None else seen
-    gone, came = np.flatnonzero((before != now) & (before != NOBODY)), np.flatnonzero((before != now) & (now != NOBODY))
-    return (
-        np.stack([gone, np.ones_like(gone), np.full(len(gone), NOBODY)], axis=1),
-        np.stack([came, np.ones_like(came), now[came]], axis=1),
-        now,
-    )
+def cached_units(memory):
+    return (memory.owners == 0) & (memory.state != UNKEYED)
 
 
 def histograms(memory):

@@ -135,7 +135,7 @@ def ids(memory, row):
 
 
 def moves(memory, seen, serial, owner):
-    """What changed hands since ``seen``, which is None at first: then all was free.
+    """What changed hands since ``seen``, which is None at first: then all was free; of memories that do not share.
 
     Args:
         serial, owner: of each row, int64, shape (rows,); ``serial`` is new with each admission.
@@ -155,6 +155,11 @@ def histograms(memory):
 def counters(memory):
     """Counters by their names in ``Result.counters``."""
     return _MODULES[type(memory)].counters(memory)
+
+
+def cached_units(memory):
+    """Whether each unit is kept by a prefix cache alone, bool, shape (units,); of memories that share."""
+    return _MODULES[type(memory)].cached_units(memory)
 
 
 def evicted_blocks(memory):

@@ -34,7 +34,7 @@ LEDGER = (
 PARTS = tuple(part.name for part in LEDGER)
 HELD = PARTS[:4]  # by sequences: together the allocated slots
 
-NOBODY = -1  # owner of what is free
+NOBODY, CACHED = -1, -2  # owner of what is free; of what nobody but a prefix cache keeps
 
 # What the running sequences hold, in slots: tokens stored; of what they asked for, what they will fill; what they asked
 # for; what they got.  ``context_tokens`` are the tokens that each of them has stored, added up.

@@ -21,9 +21,10 @@ class Ownership:
         unit_slots, num_units: slots of a unit, units of the pool or arena.
         first_step, last_step: the recorded steps, both included; ``last_step < first_step`` where the run has no step.
         start_s: start of each recorded step, float64, shape (num_steps,).
-        changes: int64, shape (num_changes, 4): step, first unit, number of units, new owner (index of the request, or
-            ``NOBODY``); in order of step, and within a step first what is given back, then what is taken, each in order
-            of address.  Before the first recorded step all is free.
+        changes: int64, shape (num_changes, 5): step, first unit, number of units, new owner (index of the request, of
+            several the first in the trace; ``CACHED``; ``NOBODY``), sequences that own it; in order of step, and within
+            a step first what is given back, then what is taken, each in order of address.  Before the first recorded
+            step all is free.
     """
 
     unit_slots: int
@@ -35,10 +36,17 @@ class Ownership:
 
     def owners_at(self, step: int) -> np.ndarray:
         """Owner of each unit at the ledger's instant of ``step``, int64, shape (num_units,)."""
-        owners = np.full(self.num_units, NOBODY, np.int64)
-        for _, first, count, owner in self.changes[:np.searchsorted(self.changes[:, 0], step, side="right")]:
-            owners[first:first + count] = owner
-        return owners
+        return self._at(step)[0]
+
+    def num_owners_at(self, step: int) -> np.ndarray:
+        """Sequences that own each unit then, int64, shape (num_units,)."""
+        return self._at(step)[1]
+
+    def _at(self, step: int) -> np.ndarray:
+        seen = np.tile([[NOBODY], [0]], self.num_units)
+        for _, first, count, *owners in self.changes[:np.searchsorted(self.changes[:, 0], step, side="right")]:
+            seen[:, first:first + count] = np.array(owners)[:, None]
+        return seen
 
 
 def free_runs(owners: np.ndarray) -> list[int]:
@@ -60,7 +68,7 @@ def ownership(make_run: Callable[[], Run], finished: Run, most_steps: int) -> Ow
     run = make_run()
     if first > 0:
         run.advance(first)
-    starts, changes, seen = [], [np.zeros((0, 4), np.int64)], None
+    starts, changes, seen = [], [np.zeros((0, 5), np.int64)], None
     while len(starts) < most_steps and run.advance(1):
         gone, came, seen = run.moves(seen)
         rows = np.concatenate([_runs(gone), _runs(came)])
@@ -71,8 +79,10 @@ def ownership(make_run: Callable[[], Run], finished: Run, most_steps: int) -> Ow
 
 
 def _runs(changes: np.ndarray) -> np.ndarray:
-    """Rows (first unit, number of units, owner) in order of address, neighbours with the same owner as one."""
-    first, count, owner = changes[np.argsort(changes[:, 0])].astype(np.int64).T
-    starts = np.flatnonzero((first[1:] != first[:-1] + count[:-1]) | (owner[1:] != owner[:-1])) + 1
+    """Rows (first unit, number of units, owner, owners) in order of address, neighbours owned alike as one."""
+    changes = changes[np.argsort(changes[:, 0])].astype(np.int64)
+    first, count, owners = changes[:, 0], changes[:, 1], changes[:, 2:]
+    starts = np.flatnonzero((first[1:] != first[:-1] + count[:-1]) | (owners[1:] != owners[:-1]).any(axis=1)) + 1
     starts = np.concatenate([np.zeros(min(1, len(first)), np.int64), starts])
-    return np.stack([first[starts], np.add.reduceat(count, starts) if len(starts) else count, owner[starts]], axis=1)
+    counts = np.add.reduceat(count, starts) if len(starts) else count
+    return np.column_stack([first[starts], counts, owners[starts]])

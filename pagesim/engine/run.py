@@ -7,7 +7,7 @@ import numpy as np
 
 from pagesim.allocators import contract, kind_of
 from pagesim.core.blocktables import BlockTables
-from pagesim.core.ledger import NOBODY, PARTS
+from pagesim.core.ledger import CACHED, NOBODY, PARTS
 from pagesim.core.units import NS_PER_S
 from pagesim.engine.compiled import advance
 from pagesim.engine.durations import LAST_NS
@@ -125,15 +125,43 @@ class Run:
                            origin={"step": int(self._state.run.step), "time_s": self.step_start_s()})
 
     def owners(self) -> np.ndarray:
-        """Request that owns each unit at this instant, or ``NOBODY``, int64; unlike ``tables`` all that is held."""
-        owners, requests = np.full(self.units()[1], NOBODY, np.int64), self.request_of_rows()
-        for row in self.running():
+        """Request that owns each unit at this instant, int64; unlike ``tables`` all that is held.
+
+        Of several it is the one that comes first in the trace; ``CACHED`` and ``NOBODY`` are none.
+        """
+        owners, requests, running = np.full(self.units()[1], NOBODY, np.int64), self.request_of_rows(), self.running()
+        for row in running[np.argsort(-requests[running], kind="stable")]:
             owners[contract.ids(self._memory, row)] = requests[row]
+        if self.shares():
+            owners[contract.cached_units(self._memory)] = CACHED
         return owners
 
+    def num_owners(self) -> np.ndarray:
+        """Sequences that own each unit at this instant, int64, shape (units,)."""
+        held = [contract.ids(self._memory, row) for row in self.running()]
+        return np.bincount(np.concatenate([np.zeros(0, np.int64), *held]), minlength=self.units()[1])
+
+    def shares(self) -> bool:
+        """Whether sequences can own the same units."""
+        return contract.shares(self._memory)
+
     def moves(self, seen: object | None) -> tuple[np.ndarray, np.ndarray, object]:
-        """What changed hands since ``seen``, as ``contract.moves`` says."""
-        return contract.moves(self._memory, seen, self._state.rows.serial.copy(), self.request_of_rows())
+        """What changed hands since ``seen``, which is None at first: then all was free.
+
+        Returns:
+            What was given back and what was taken or shared, each int64 of shape (n, 4): first unit, number of units,
+            new owner as in ``owners``, sequences that own it; and what to pass as ``seen`` next time.
+        """
+        if not self.shares():
+            gone, came, seen = contract.moves(self._memory, seen, self._state.rows.serial.copy(),
+                                              self.request_of_rows())
+            return np.insert(gone, 3, 0, axis=1), np.insert(came, 3, 1, axis=1), seen
+        now = np.stack([self.owners(), self.num_owners()], axis=1)
+        before = np.array([[NOBODY, 0]]) if seen is None else seen
+        changed = np.flatnonzero((now != before).any(axis=1))
+        rows = np.stack([changed, np.ones_like(changed), *now[changed].T], axis=1)
+        free = rows[:, 2] == NOBODY
+        return rows[free], rows[~free], now
 
     def result(self) -> Result:
         """Sums, peaks, counters, request rows and timeline of the run so far."""

@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from pagesim.core.ledger import NOBODY
+from pagesim.core.ledger import CACHED, NOBODY
 from pagesim.engine.ownership import Ownership
-from pagesim.report.colours import OWNERS
+from pagesim.report.colours import KEPT, MAP, OWNERS, SHARED
 
 
 @dataclass(frozen=True)
@@ -15,8 +15,10 @@ class AddressMap:
     """Who owned what at some of the recorded steps, seen at some of the addresses.
 
     Attributes:
-        owners: request in each cell, or ``NOBODY``, int64, shape (num_rows, num_columns); row 0 is the lowest address.
-        colours: index into ``colours.OWNERS`` of each cell, -1 where free, int8, the same shape.
+        owners: request in each cell, of several the first in the trace, ``CACHED`` or ``NOBODY``, int64, shape
+            (num_rows, num_columns); row 0 is the lowest address.
+        num_owners: sequences that own it, int64, the same shape.
+        colours: index into ``colours.MAP`` of each cell, -1 where free, int8, the same shape.
         steps: the step that each column shows, shape (num_columns,).
         start_s: its start.
         units: the unit that each row shows, shape (num_rows,).
@@ -24,6 +26,7 @@ class AddressMap:
     """
 
     owners: np.ndarray
+    num_owners: np.ndarray
     colours: np.ndarray
     steps: np.ndarray
     start_s: np.ndarray
@@ -36,14 +39,14 @@ def address_map(recorded: Ownership, most_rows: int, most_columns: int) -> Addre
     num_steps = recorded.last_step - recorded.first_step + 1
     steps = recorded.first_step + _evenly(num_steps, most_columns)
     units = _evenly(recorded.num_units, most_rows)
-    owners = np.full((len(units), len(steps)), NOBODY, np.int64)
-    now = np.full(recorded.num_units, NOBODY, np.int64)
+    owners, num_owners = np.zeros((2, len(units), len(steps)), np.int64)
+    now = np.tile([NOBODY, 0], (recorded.num_units, 1))
     upto = np.concatenate([[0], np.searchsorted(recorded.changes[:, 0], steps, side="right")])
     for column, (begin, end) in enumerate(pairwise(upto)):
         _apply(now, recorded.changes[begin:end])
-        owners[:, column] = now[units]
-    return AddressMap(owners, _colour(owners), steps, recorded.start_s[steps - recorded.first_step], units,
-                      recorded.unit_slots)
+        owners[:, column], num_owners[:, column] = now[units].T
+    return AddressMap(owners, num_owners, _colour(owners, num_owners), steps,
+                      recorded.start_s[steps - recorded.first_step], units, recorded.unit_slots)
 
 
 def _evenly(count: int, most: int) -> np.ndarray:
@@ -54,15 +57,18 @@ def _evenly(count: int, most: int) -> np.ndarray:
 
 def _apply(owners: np.ndarray, changes: np.ndarray) -> None:
     """Perform changes in their order; of several to one unit the last stays."""
-    _, first, count, owner = changes.T
+    first, count = changes[:, 1], changes[:, 2]
     ends = np.cumsum(count)
     total = int(ends[-1]) if len(ends) else 0
-    owners[np.arange(total) - np.repeat(ends - count - first, count)] = np.repeat(owner, count)
+    owners[np.arange(total) - np.repeat(ends - count - first, count)] = np.repeat(changes[:, 3:], count, axis=0)
 
 
-def _colour(owners: np.ndarray) -> np.ndarray:
-    """A colour for each request, other than those beside it where it first appears, if one is left."""
-    num_colours, colour_of = len(OWNERS), {NOBODY: -1}
+def _colour(owners: np.ndarray, num_owners: np.ndarray) -> np.ndarray:
+    """A colour for each request, other than those beside it where it first appears, if one is left.
+
+    What several own has one colour, whoever they are, and what nobody but a cache keeps another.
+    """
+    num_colours, colour_of = len(OWNERS), {NOBODY: -1, CACHED: MAP.index(KEPT)}
     colours = np.full(owners.shape, -1, np.int8)
     for column in range(owners.shape[1]):
         cells = owners[:, column]
@@ -75,6 +81,7 @@ def _colour(owners: np.ndarray) -> np.ndarray:
                 colour_of[request] = next(free, len(colour_of) % num_colours)
         of_present = np.array([colour_of[request] for request in present.tolist()])
         colours[:, column] = of_present[np.searchsorted(present, cells)]
+    colours[num_owners > 1] = MAP.index(SHARED)
     return colours
 
 

@@ -21,4 +21,6 @@ RUNNING, WAITING, PREEMPTED = "#009E73", "#CC79A7", "#D55E00"
 SERIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#8A9199")
 # Theirs for black stays free for text and axes.
 OWNERS = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
+SHARED, KEPT = "#4A4F55", "#B3D8C6"  # owned by several; kept by a prefix cache alone
+MAP = (*OWNERS, SHARED, KEPT)
 DARK = ("#0072B2", "#D55E00", "#009E73")  # white text is readable on these, black on the others

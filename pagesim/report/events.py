@@ -2,7 +2,7 @@
 
 import json
 
-from pagesim.core.ledger import NOBODY
+from pagesim.core.ledger import CACHED, NOBODY
 from pagesim.engine.ownership import Ownership
 
 
@@ -10,11 +10,14 @@ def events_json(recorded: Ownership) -> str:
     """The recorded steps, and every change of hands in them.
 
     ``changes`` has rows ``[step, first unit, number of units, request]``, the request (row of the trace, from 0) null
-    where the units were given back; a unit is ``unit_slots`` slots.  The rows of ``first_step`` give all that is owned.
+    where the units were given back, and "cached" where only a prefix cache keeps them; a unit is ``unit_slots`` slots.
+    Where several sequences own them, a fifth number says how many, and the request is the first of theirs in the trace.
+    The rows of ``first_step`` give all that is owned.
     """
     # By hand: a call of json.dumps for each of some hundred thousand rows takes seconds.
-    rows = (f"[{step}, {unit}, {count}, {'null' if owner == NOBODY else owner}]"
-            for step, unit, count, owner in recorded.changes.tolist())
+    words = {NOBODY: "null", CACHED: '"cached"'}
+    rows = (f"[{step}, {unit}, {count}, {words.get(owner, owner)}{f', {owners}' if owners > 1 else ''}]"
+            for step, unit, count, owner, owners in recorded.changes.tolist())
     head = {
         "unit_slots": recorded.unit_slots,
         "num_units": recorded.num_units,

@@ -10,7 +10,7 @@ from typing import TextIO
 
 import numpy as np
 
-from pagesim.core.ledger import NOBODY
+from pagesim.core.ledger import CACHED, NOBODY
 from pagesim.engine.ownership import Ownership
 from pagesim.errors import InputError
 from pagesim.report.folder import case_folder, read_document
@@ -43,12 +43,13 @@ class LoadedCase:
         """
         with _opened(self.folder / "events.json", "the events of a case") as file:
             events = json.load(file)
-            changes = events["changes"]
+            changes, owners = events["changes"], {None: NOBODY, "cached": CACHED}
             for change in changes:  # in place: there are hundreds of thousands
-                if change[3] is None:
-                    change[3] = NOBODY
+                change[3] = owners.get(change[3], change[3])
+                if len(change) == 4:
+                    change.append(1 if change[3] >= 0 else 0)
             return Ownership(events["unit_slots"], events["num_units"], events["first_step"], events["last_step"],
-                             np.array(events["start_s"], np.float64), np.array(changes, np.int64).reshape(-1, 4))
+                             np.array(events["start_s"], np.float64), np.array(changes, np.int64).reshape(-1, 5))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 from pagesim.engine.ownership import Ownership
 from pagesim.core.ledger import PARTS
 from pagesim.report.address_map import AddressMap, address_map
-from pagesim.report.colours import OWNERS, PART_COLOURS, PREEMPTED, RUNNING, WAITING
+from pagesim.report.colours import MAP, PART_COLOURS, PREEMPTED, RUNNING, WAITING
 from pagesim.report.png import palette_png
 from pagesim.report.svg import Box, axis_below, axis_left, band, drawing, scale, short, step_line, tag, text, ticks
 from pagesim.report.thinning import Thinned
@@ -88,11 +88,16 @@ def _digits(values: np.ndarray, digits: int) -> list:
     return [int(value) if value == int(value) else value for value in rounded]
 
 
+def _packed(values: np.ndarray) -> str:
+    """As unsigned numbers of 32 bits: -1 is the largest."""
+    return base64.b64encode(zlib.compress(values.astype("<u4").tobytes(), 9)).decode()
+
+
 def map_figure(name: str, recorded: Ownership, most_rows: int, most_columns: int) -> tuple[str, dict, AddressMap]:
     """Who owned which addresses at the recorded steps; and what the page's reader of values needs."""
     seen = address_map(recorded, most_rows, most_columns)
     box = Box(_LEFT, 20, _WIDTH - _LEFT - _RIGHT, _MAP_HEIGHT)
-    png = base64.b64encode(palette_png(seen.colours[::-1], OWNERS)).decode()
+    png = base64.b64encode(palette_png(seen.colours[::-1], MAP)).decode()
     image = tag("image", x=box.left, y=box.top, width=box.width, height=box.height, href=f"data:image/png;base64,{png}",
                 preserveAspectRatio="none", class_="map")
     num_slots = recorded.num_units * recorded.unit_slots
@@ -114,6 +119,8 @@ def map_figure(name: str, recorded: Ownership, most_rows: int, most_columns: int
         "start_s": _digits(seen.start_s, 6),
         "units": seen.units.tolist(),
         "unit_slots": seen.unit_slots,
-        "owners": base64.b64encode(zlib.compress((seen.owners + 1).astype("<u4").tobytes(), 9)).decode(),
+        "owners": _packed(seen.owners + 1),
     }
+    if np.any(seen.num_owners > 1):
+        data["num_owners"] = _packed(seen.num_owners)
     return drawing(_WIDTH, box.bottom + 34, label, *inside), data, seen

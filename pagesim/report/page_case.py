@@ -2,7 +2,7 @@
 
 from pagesim.engine.ownership import Ownership
 from pagesim.core.ledger import PARTS
-from pagesim.report.colours import PART_COLOURS
+from pagesim.report.colours import KEPT, PART_COLOURS, SHARED
 from pagesim.report.loaded import LoadedCase
 from pagesim.report.markup import Section, figure, legend, section, spaced
 from pagesim.report.over_time import load_figure, map_figure
@@ -40,12 +40,13 @@ def _case_section(case: LoadedCase, stretches: int, most_rows: int, most_columns
     if len(seen.steps) < len(recorded.start_s) or len(seen.units) < recorded.num_units:
         thin_map = (f" {len(seen.steps):,} steps × {len(seen.units):,} addresses are drawn, evenly spaced, each as it "
                     "was.")
+    shared = [legend({"owned by several": SHARED, "kept by the prefix cache": KEPT})] if case.entry["sharing"] else []
     unit = "slots" if recorded.unit_slots == 1 else f"blocks of {recorded.unit_slots} slots"
     return section(case.name, legend(spaced(present)),
                    figure("time", load, values, f"Ledger and load. {detail}{_warmup(case)}"),
                    figure("map", picture, owners,
                           f"Address map: who owned which {unit}. {which}.{thin_map} A colour is a request (colours "
-                          "repeat); what is not coloured is free."))
+                          "repeat); what is not coloured is free."), *shared)
 
 
 def _warmup(case: LoadedCase) -> str:

@@ -11,7 +11,7 @@ from pagesim.errors import InputError
 from pagesim.report import sweeps
 from pagesim.report.address_map import address_map
 from pagesim.report.bars import CONVENTIONS
-from pagesim.report.colours import DARK, OWNERS, PART_COLOURS, SERIES
+from pagesim.report.colours import DARK, MAP, PART_COLOURS, SERIES
 from pagesim.report.distributions import DISTRIBUTIONS, LATENCIES, PERCENTILES, bin_number, having
 from pagesim.report.figures import shown_window
 from pagesim.report.loaded import LoadedCase
@@ -86,18 +86,21 @@ def running(cases: list[LoadedCase]) -> "Figure":
 
 
 def owners(cases: list[LoadedCase]) -> "Figure":
-    """The address map of each case: which request owned which slots, what is white is free."""
+    """The address map of each case: which request owned which slots.
+
+    White is free, dark is owned by several, pale green is kept by a prefix cache alone.
+    """
     from matplotlib.colors import ListedColormap
 
     figure, panels = _column(len(cases), 2.4)
-    colours = ListedColormap(["white", *OWNERS])
+    colours = ListedColormap(["white", *MAP])
     for panel, case in zip(panels, cases):
         recorded = case.ownership()
         seen = address_map(recorded, *_MAP_CELLS)
         if not seen.colours.size:
             raise InputError(f"{case.name}: the run has no step: there is no map to draw")
         reach = (recorded.first_step, recorded.last_step + 1, 0, recorded.num_units * recorded.unit_slots)
-        panel.imshow(seen.colours, cmap=colours, vmin=-1, vmax=len(OWNERS) - 1, extent=reach, origin="lower",
+        panel.imshow(seen.colours, cmap=colours, vmin=-1, vmax=len(MAP) - 1, extent=reach, origin="lower",
                      aspect="auto", interpolation="nearest")
         panel.set(ylabel="address, slots")
         panel.set_title(case.name, **_SMALL)

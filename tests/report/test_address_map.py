@@ -38,6 +38,7 @@ def test_every_cell_is_the_owner_of_its_unit_at_its_step(allocator, most):
     seen = address_map(events, *most)
     assert seen.owners.shape == (min(most[0], events.num_units), min(most[1], len(events.start_s)))
     for column, step in enumerate(seen.steps.tolist()):
+        np.testing.assert_array_equal(seen.num_owners[:, column], events.num_owners_at(step)[seen.units])
         np.testing.assert_array_equal(seen.owners[:, column], events.owners_at(step)[seen.units])
         assert seen.start_s[column] == events.start_s[step - events.first_step]
 

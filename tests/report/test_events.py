@@ -5,6 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from strategies import setup
+
 from pagesim.allocators import Contiguous, Paged
 from pagesim.engine.ownership import NOBODY, ownership
 from pagesim.engine.durations import Linear
@@ -12,6 +14,7 @@ from pagesim.engine.scheduling import Scheduling
 from pagesim.engine.run import Run
 from pagesim.engine.setup import Setup
 from pagesim.report.events import events_json
+from pagesim.report.loaded import LoadedCase
 from pagesim.trace import Trace
 from pagesim.trace.instants import whole_ns
 
@@ -36,6 +39,24 @@ def test_every_step_can_be_redrawn_from_the_json(allocator):
         for _, unit, count, request in (change for change in events["changes"] if change[0] == step):
             owners[unit:unit + count] = [request] * count
         assert owners == [None if owner == NOBODY else owner for owner in run.owners().tolist()]
+
+
+def test_shared_and_cached_blocks_are_in_the_json_and_read_back(tmp_path):
+    def make():
+        return Run(setup([20, 20, 20, 5], [1, 6, 3, 1], [0, 1, 1, 9], prefix_ids=[[0], [0], [0], []], hash_block_tokens=16,
+                         allocator=Paged(8, prefix_cache="vllm"), capacity_slots=120, max_model_len=64,
+                         scheduling=Scheduling(), durations=Linear(1.0)))
+
+    finished = make()
+    finished.advance()
+    recorded = ownership(make, finished, 30)
+    text = events_json(recorded)
+    changes = json.loads(text)["changes"]
+    assert [0, 0, 3, 0] in changes, "prefilled alone"
+    assert [1, 0, 2, 1, 2] in changes, "found by two, the first of which is request 1"
+    assert [7, 0, 2, "cached"] in changes, "kept when the last of them has gone"
+    (tmp_path / "events.json").write_text(text)
+    np.testing.assert_array_equal(LoadedCase("a case", {}, {}, tmp_path).ownership().changes, recorded.changes)
 
 
 def test_a_run_without_steps_has_no_changes():

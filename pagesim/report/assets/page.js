@@ -52,12 +52,21 @@ function overTime(svg, { left, right, edges, columns }) {
   };
 }
 
-function addressMap(svg, { box: [left, top, width, height], steps, start_s, units, unit_slots, owners }) {
+// 0 is nobody, the largest number a prefix cache, others a request plus 1.
+function owner(first, count) {
+  if (first === 0) { return "free"; }
+  if (first === 2 ** 32 - 1) { return "kept by the prefix cache"; }
+  const request = `request ${(first - 1).toLocaleString("en")}`;
+  return count > 1 ? `${count.toLocaleString("en")} owners, the first is ${request}` : request;
+}
+
+function addressMap(svg, { box: [left, top, width, height], steps, start_s, units, unit_slots, owners, num_owners }) {
   const cross = svg.querySelector(".cross"), across = steps.length, up = units.length;
   const cell = [width / across, height / up];
   let unpacked = null;
-  async function unpack() {
-    const bytes = Uint8Array.from(atob(owners), letter => letter.charCodeAt(0));
+  async function unpack(packed) {
+    if (!packed) { return null; }
+    const bytes = Uint8Array.from(atob(packed), letter => letter.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
     return new Uint32Array(await new Response(stream).arrayBuffer());
   }
@@ -77,11 +86,12 @@ function addressMap(svg, { box: [left, top, width, height], steps, start_s, unit
       cross.setAttribute("height", size[1]);
       cross.setAttribute("x", left + (column + .5) * cell[0] - size[0] / 2);
       cross.setAttribute("y", top + height - (row + .5) * cell[1] - size[1] / 2);
-      const owner = (await (unpacked ??= unpack()))[row * across + column], unit = units[row];
+      const [first, count] = await (unpacked ??= Promise.all([unpack(owners), unpack(num_owners)]));
+      const at = row * across + column, unit = units[row];
       const where = unit_slots === 1 ? `slot ${unit.toLocaleString("en")}`
         : `block ${unit.toLocaleString("en")} (slots from ${(unit * unit_slots).toLocaleString("en")})`;
       return `step ${steps[column].toLocaleString("en")} at ${start_s[column].toLocaleString("en")} s, ${where}: ` +
-        (owner ? `request ${(owner - 1).toLocaleString("en")}` : "free");
+        owner(first[at], count?.[at] ?? 1);
     },
   };
 }
