@@ -108,6 +108,8 @@ def _request(process: int, request: int, trace: Trace, result: Result) -> Iterat
     facts = {"request": request, "prompt_tokens": int(trace.prompt_tokens[request]),
              "output_tokens": int(trace.output_tokens[request]), "preemptions": int(columns.preemptions[request]),
              "status": status}
+    if result.sharing is not None and columns.first_scheduled_ns[request] >= 0:
+        facts["hit_tokens"] = int(result.sharing.hit_tokens_by_request[request])
     for (name, colour), start_s, end_s in zip(_SLICES, times_s, times_s[1:]):
         if math.isnan(start_s):
             return
