@@ -37,8 +37,10 @@ def _capacity_line(cases: list[Case], max_model_len: int) -> str:
                            if case.capacity.blocks)
     hundredths = usable * 100 // max_model_len   # rounded down: 1.00x is a whole request
     size = [f"{usable:,} tokens", *([format_bytes(num_bytes)] if num_bytes else []), " or ".join(blocks)]
-    return (f"KV cache: {', '.join(filter(None, size))}; maximum concurrency at {max_model_len:,} tokens per request: "
-            f"{hundredths // 100}.{hundredths % 100:02}x")
+    replicas = max(case.replicas.count for case in cases)
+    each = f" in each of {replicas} replicas" if replicas > 1 else ""
+    return (f"KV cache{each}: {', '.join(filter(None, size))}; maximum concurrency at {max_model_len:,} tokens per "
+            f"request: {hundredths // 100}.{hundredths % 100:02}x")
 
 
 def size_warnings(cases: tuple[Case, ...]) -> list[str]:
@@ -90,9 +92,19 @@ def result_warnings(document: dict) -> list[str]:
     if any(trace["turns"] for trace in traces):
         lines.append("note: conversations are not played as such yet: a turn arrives at its own time, or as early as "
                      "its think time allows, whether or not the one before has ended")
+    lines += fleet_notes(document)
     if any(trace["beams"] for trace in traces):
         lines.append("note: beam_width is not simulated yet: one sequence stands for all beams of a request")
     return lines
+
+
+def fleet_notes(document: dict) -> list[str]:
+    """What a reader of a fleet's figures must know."""
+    if not any("fleet" in case for case in document["cases"]):
+        return []
+    return ["note: of replicas, shares are over all of them, means, peaks and times of windows are of one; counts and "
+            "rates are the fleet's. timeline.csv and events.json are the first replica's. A router is simulated that "
+            "takes no time; nothing moves from one replica to another"]
 
 
 def failures(document: dict) -> list[str]:
