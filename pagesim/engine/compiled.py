@@ -108,6 +108,11 @@ def _uninterrupted(run: Callable, *arguments: object) -> bool:
             signal.raise_signal(signal.SIGINT)
 
 
+def cache_directory() -> Path:
+    """Where the compiled loops of these very sources lie, or would."""
+    return _DIRECTORY
+
+
 def unwritable_cache() -> Path | None:
     """The cache directory, if it cannot be written: then every process compiles the loop for itself."""
     return None if _CACHES else _DIRECTORY

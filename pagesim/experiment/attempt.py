@@ -55,11 +55,15 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a task: its figures (and its Result if that was asked for), or the error that ended it."""
+    """What became of a task: its figures (and its Result if that was asked for), or the error that ended it.
+
+    ``unwritten`` is why its files could not be written, though it has figures.
+    """
 
     entry: dict | None = None
     result: Result | None = None
     error: PagesimError | None = None
+    unwritten: str | None = None
 
 
 def attempt(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
@@ -119,12 +123,15 @@ def _run_alone(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
             now = run.position()
             on_progress(Progress(task.index, now.steps, now.requests_done, len(trace)))
     result = run.result()
-    entry = case_entry(case, trace, result)
+    entry, unwritten = case_entry(case, trace, result), None
     if task.folder is not None:
         recorded = ownership(lambda: start(case), run, _steps_to_record(result))
-        write_case(task.folder, task.key, case.resolved, entry, trace, result, recorded)
+        try:
+            write_case(task.folder, task.key, case.resolved, entry, trace, result, recorded)
+        except OSError as error:
+            unwritten = f"{error.filename}: {error.strerror}"
     on_progress(Progress(task.index, result.counters.steps, len(trace), len(trace), ended=True))
-    return Outcome(entry, result if task.keep_result else None)
+    return Outcome(entry, result if task.keep_result else None, unwritten=unwritten)
 
 
 def _run_fleet(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:

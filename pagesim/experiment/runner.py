@@ -33,11 +33,13 @@ class Simulation:
         metrics: the JSON object of every figure; ``metrics["failed"]`` names the cases without figures, and why.
         results: of each case by its name: request times, timeline, sums; empty where they were not kept.
         interrupted: Ctrl-C ended it early; what had finished is here.
+        unwritten: files of the run folder that could not be written, and why.
     """
 
     metrics: dict
     results: dict[str, Result]
     interrupted: bool = False
+    unwritten: tuple[str, ...] = ()
 
 
 def run_experiment(experiment: Experiment, *, jobs: int | None = None, folder: Path | None = None,
@@ -76,7 +78,10 @@ def run_experiment(experiment: Experiment, *, jobs: int | None = None, folder: P
         interrupted = True
     simulation = _collect(tasks, outcomes, interrupted)
     if folder is not None:
-        _write_run(folder, experiment, simulation, time.monotonic() - started_s)
+        try:
+            _write_run(folder, experiment, simulation, time.monotonic() - started_s)
+        except OSError as error:
+            simulation = replace(simulation, unwritten=(*simulation.unwritten, f"{error.filename}: {error.strerror}"))
     return simulation
 
 
@@ -151,7 +156,8 @@ def _collect(tasks: list[Task], outcomes: dict[int, Outcome], interrupted: bool)
     failed = [{"name": task.case.name, "error": str(outcome.error)} for task, outcome in ordered if outcome.error]
     entries = [outcome.entry for _, outcome in ordered if outcome.entry]
     results = {task.case.name: outcome.result for task, outcome in ordered if outcome.result}
-    return Simulation(document(entries, failed), results, interrupted)
+    unwritten = tuple(outcome.unwritten for _, outcome in ordered if outcome.unwritten)
+    return Simulation(document(entries, failed), results, interrupted, unwritten)
 
 
 def _write_run(folder: Path, experiment: Experiment, simulation: Simulation, wall_s: float) -> None:
