@@ -37,10 +37,14 @@ def _capacity_line(cases: list[Case], max_model_len: int) -> str:
                            if case.capacity.blocks)
     hundredths = usable * 100 // max_model_len   # rounded down: 1.00x is a whole request
     size = [f"{usable:,} tokens", *([format_bytes(num_bytes)] if num_bytes else []), " or ".join(blocks)]
-    replicas = max(case.replicas.count for case in cases)
-    each = f" in each of {replicas} replicas" if replicas > 1 else ""
-    return (f"KV cache{each}: {', '.join(filter(None, size))}; maximum concurrency at {max_model_len:,} tokens per "
-            f"request: {hundredths // 100}.{hundredths % 100:02}x")
+    return (f"KV cache: {', '.join(filter(None, size))}; maximum concurrency at {max_model_len:,} tokens per request: "
+            f"{hundredths // 100}.{hundredths % 100:02}x")
+
+
+def replica_lines(cases: tuple[Case, ...]) -> list[str]:
+    """How many have that memory, each for itself."""
+    counts = sorted({case.replicas.count for case in cases})
+    return [] if counts == [1] else [f"replicas: {' or '.join(map(str, counts))}, each with a KV cache of its own"]
 
 
 def size_warnings(cases: tuple[Case, ...]) -> list[str]:
