@@ -51,22 +51,22 @@ def test_regions_of_each_size_need_at_most_twice_the_pool_however_long_a_table_m
     assert room(rows, longest, pool) <= sizes * 2 * pool + (rows << SMALLEST) < rows * longest / 40
 
 
-def run_of(prompt, output, capacity_slots, max_model_len, seqs):
+def run_of(prompt, output, capacity_slots, max_model_len, seqs, block_size=1):
     trace = Trace(np.zeros(len(prompt), np.int64), np.array(prompt, np.int32), np.array(output, np.int32))
-    return Run(Setup(trace, Paged(1), capacity_slots, max_model_len, Scheduling(seqs, 2 * max_model_len), Linear(0.03)))
+    return Run(Setup(trace, Paged(block_size), capacity_slots, max_model_len, Scheduling(seqs, 2 * max_model_len), Linear(0.03)))
 
 
 def test_four_hundred_thousand_short_requests_beside_a_long_one_can_begin():
     run_of([5] * 400_000 + [8000], [3] * 400_000 + [11], 10_000_000, 9000, 10**6)
 
 
-@pytest.mark.parametrize(("prompt", "output", "advice"), [
-    (2 * 10**9, 2, "keeping the tables of 2,000,000,001 blocks can take 37.25 GiB .* a larger block_size"),
-    (5, 2 * 10**9, "looking 2,000,000,002 steps ahead can take 32.00 GiB .* a lower max_model_len")])
-def test_what_the_machine_cannot_hold_is_refused_with_what_helps(monkeypatch, prompt, output, advice):
+@pytest.mark.parametrize(("prompt", "output", "block_size", "advice"), [
+    (2 * 10**9, 2, 1, "keeping the tables of 2,000,000,001 blocks can take 37.25 GiB .* a larger block_size"),
+    (5, 2 * 10**9, 64, "looking 2,000,000,002 steps ahead can take 32.00 GiB .* a lower max_model_len")])
+def test_what_the_machine_cannot_hold_is_refused_with_what_helps(monkeypatch, prompt, output, block_size, advice):
     monkeypatch.setattr(machine, "available_bytes", lambda: 30 * 2**30)
     with pytest.raises(InputError, match=advice):
-        run_of([prompt], [output], 2_100_000_000, 2_100_000_000, 1)
+        run_of([prompt], [output], 2_100_000_000, 2_100_000_000, 1, block_size)
 
 
 def test_a_system_that_does_not_tell_its_memory_refuses_nothing(monkeypatch):
