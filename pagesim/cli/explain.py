@@ -66,6 +66,24 @@ def ae(answer: Answer = None, no_ask: NoAsk = False) -> None:
     _teach("ae", ae(), answer, no_ask=no_ask)
 
 
+@app.command(epilog="Example: pagesim explain hit --no-ask")
+def hit(answer: Answer = None, no_ask: NoAsk = False) -> None:
+    """A prefix hit, from the lookup of a prompt to the block table."""
+    _run_uncompiled()
+    from pagesim.explain.hit import hit
+
+    _teach("hit", hit(), answer, no_ask=no_ask)
+
+
+@app.command(epilog="Example: pagesim explain evict --no-ask")
+def evict(answer: Answer = None, no_ask: NoAsk = False) -> None:
+    """Which cached block goes first when memory is needed, and why."""
+    _run_uncompiled()
+    from pagesim.explain.evict import evict
+
+    _teach("evict", evict(), answer, no_ask=no_ask)
+
+
 @app.command(epilog="Example: pagesim explain softmax --no-ask")
 def softmax(answer: Answer = None, no_ask: NoAsk = False) -> None:
     """Attention block by block gives what one pass gives: m, ℓ and O at each block."""

@@ -24,7 +24,7 @@ def advance(state, memory, last_step):
     """Perform the steps up to ``last_step``; returns whether the run goes on."""
     run = state.run
     while run.step < last_step:
-        _end_step(state, memory)
+        end_step(state, memory)
         arrive(state, memory)
         while run.running + run.waiting == 0 and _jump(state):
             arrive(state, memory)
@@ -56,7 +56,7 @@ def _perform(state, memory):
 
 
 @HOT
-def _end_step(state, memory):
+def end_step(state, memory):
     """④ of the step that is open: its finished sequences give back their memory, in the order scheduled."""
     run = state.run
     if run.open == 0:

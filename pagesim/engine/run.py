@@ -10,6 +10,7 @@ from pagesim.core.blocktables import BlockTables
 from pagesim.core.ledger import CACHED, NOBODY, PARTS
 from pagesim.core.units import NS_PER_S
 from pagesim.engine.compiled import advance
+from pagesim.engine.loop import end_step
 from pagesim.engine.durations import LAST_NS
 from pagesim.engine.result import Column, Counters, Histograms, Peaks, Requests, Result, Sharing, Timeline
 from pagesim.engine.setup import Setup
@@ -67,6 +68,10 @@ class Run:
         if run.end_ns >= LAST_NS or (until_ns == LAST_NS and run.done < len(self.trace)):
             raise InputError("the run lasts longer than 146 years, which is where its clock of nanoseconds ends: let "
                              "steps be shorter or requests arrive sooner, or set until_s")
+
+    def settle(self) -> None:
+        """Let the step performed last give back what it ends, instead of in the next ``advance``."""
+        end_step(self._state, self._memory)
 
     def position(self) -> Position:
         run = self._state.run

@@ -1,5 +1,7 @@
 """Small runs of the real engine for the lessons: one step a second, and memory drawn as a line of letters."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from pagesim.allocators import Spec
@@ -10,6 +12,7 @@ from pagesim.engine.run import Run
 from pagesim.engine.setup import Setup
 from pagesim.trace import Trace
 from pagesim.trace.instants import whole_ns
+from pagesim.trace.trace import Source
 
 BAR_COLUMNS = 72
 
@@ -19,10 +22,19 @@ def region(slots: int, steps: int, arrival_s: float = 0.0) -> tuple[float, int, 
     return arrival_s, slots - steps + 1, steps
 
 
-def run_of(rows: list[tuple[float, int, int]], allocator: Spec, capacity_slots: int) -> Run:
-    """A run of these requests (arrival in seconds, prompt tokens, output tokens), before its first step."""
+def run_of(rows: list[tuple[float, int, int]], allocator: Spec, capacity_slots: int,
+           prefixes: list[str] | None = None) -> Run:
+    """A run of these requests (arrival in seconds, prompt tokens, output tokens), before its first step.
+
+    Args:
+        prefixes: of each request a letter for each full block of its prompt; equal letters are equal tokens.
+    """
     arrival, prompt, output = zip(*rows)
     trace = Trace(whole_ns(np.array(arrival, np.float64)), np.array(prompt, np.int32), np.array(output, np.int32))
+    if prefixes is not None:
+        trace = replace(trace, prefix_ids=np.frombuffer("".join(prefixes).encode(), np.uint8).astype(np.int64),
+                        prefix_offsets=np.cumsum([0, *map(len, prefixes)]),
+                        source=Source("lesson", "lesson", hash_block_tokens=allocator.block_size))
     return Run(Setup(trace, allocator, capacity_slots, capacity_slots,
                      Scheduling(max_num_batched_tokens=2 * capacity_slots), Linear(step_s=1.0)))
 

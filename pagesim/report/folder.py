@@ -59,7 +59,7 @@ def write_case(folder: Path, key: str, resolved: dict, entry: dict, trace: Trace
     forget_case(folder)
     write_text(folder / "config.yaml", config_text(resolved))
     with replacing(folder / "requests.csv") as file:
-        file.writelines(request_text(trace, result.requests))
+        file.writelines(request_text(trace, result))
     with replacing(folder / "timeline.csv") as file:
         file.writelines(timeline_lines(result.timeline, result.capacity_slots))
     write_text(folder / "events.json", events_json(recorded))

@@ -74,18 +74,21 @@ def write(path: Path, events: Iterable[dict]) -> None:
 
 
 def _counters(process: int, result: Result) -> Iterator[dict]:
-    """The values of each timeline row at its start, and an empty memory where nothing follows at once."""
-    line = result.timeline
+    """The values of each timeline row at its start, and an empty memory where nothing follows at once.
+
+    With a prefix cache it is not known how much of that memory is cached: it has a name of its own.
+    """
+    line, empty_name = result.timeline, "idle" if result.sharing is None else "cached_or_idle"
+    names = dict.fromkeys((*PARTS, empty_name), 0)
     for k, start_s in enumerate(line.start_s.tolist()):
-        parts = dict(zip(PARTS, _plain(line.mean_parts[k])))
+        parts = names | dict(zip(PARTS, _plain(line.mean_parts[k])))
         running, waiting = _plain(np.array([line.mean_running[k], line.mean_waiting[k]]))
         yield from _levels(process, start_s, parts, running, waiting, int(line.preemptions[k]))
         end_s = start_s + float(line.duration_s[k])
         follows_s = float(line.start_s[k + 1]) if k + 1 < len(line.start_s) else math.inf
         if follows_s > end_s * (1 + 1e-9):
-            empty = dict.fromkeys(PARTS, 0)
-            empty["remainder"] = parts["remainder"]
-            empty["idle"] = result.capacity_slots - parts["remainder"]
+            empty = names | {"remainder": parts["remainder"],
+                             empty_name: result.capacity_slots - parts["remainder"]}
             yield from _levels(process, end_s, empty, 0, 0, 0)
 
 
@@ -108,6 +111,8 @@ def _request(process: int, request: int, trace: Trace, result: Result) -> Iterat
     facts = {"request": request, "prompt_tokens": int(trace.prompt_tokens[request]),
              "output_tokens": int(trace.output_tokens[request]), "preemptions": int(columns.preemptions[request]),
              "status": status}
+    if result.sharing is not None and columns.first_scheduled_ns[request] >= 0:
+        facts["hit_tokens"] = int(result.sharing.hit_tokens_by_request[request])
     for (name, colour), start_s, end_s in zip(_SLICES, times_s, times_s[1:]):
         if math.isnan(start_s):
             return

@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from pagesim.watch.draw import EMPTY, FREE, STORED, STRANDED, draw
+from pagesim.watch.draw import EMPTY, FREE, KEPT, SHARED, STORED, STRANDED, draw
 from pagesim.watch.player import Player, View
 
 _FRAMES_PER_S = 12
@@ -31,6 +31,7 @@ q       quit; Escape and Ctrl-C too
 
 Memory, from the lowest address, row by row; a colour is a request:
 {STORED} holds tokens   {EMPTY} is taken and still empty
+{SHARED} several own it   {KEPT} is cached: nobody's, found again or overwritten
 {FREE} is free        {STRANDED} is free, but no hole is large enough for the next request
 
 The bar below is the ledger: shares of all memory, named under it.

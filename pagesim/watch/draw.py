@@ -9,10 +9,10 @@ from rich.style import Style
 from rich.text import Text
 
 from pagesim.engine.ownership import free_runs
-from pagesim.core.ledger import NOBODY, PARTS
+from pagesim.core.ledger import CACHED, PARTS
 from pagesim.watch.player import View
 
-STORED, EMPTY, FREE, STRANDED = "█", "░", "·", "×"
+STORED, SHARED, EMPTY, KEPT, FREE, STRANDED = "█", "#", "░", "o", "·", "×"
 # Okabe and Ito's colours, told apart by colour-blind people; the first six are bright enough on black and on white.
 OWNER_COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#D55E00", "#CC79A7", "#0072B2", "#F0E442")
 # Of the ledger: name as it is shown, character, colour.
@@ -26,6 +26,7 @@ LEDGER = {
     "idle": ("free", "·", "#999999"),
     "remainder": ("remainder", "-", "#999999"),
 }
+_UNOWNED = {FREE: "idle", STRANDED: "stranded", KEPT: "cached"}
 _WIDE = 36                  # columns in which two labels of the ledger stand side by side
 _LABEL_LINES, _NARROW_LABEL_LINES = 3, 5
 _OTHER_LINES = 10           # title, scale, blank, bar, three lines of counts, three events
@@ -59,13 +60,15 @@ def cell_edges(num_units: int, cells: int) -> np.ndarray:
 
 
 def memory_cells(view: View, cells: int) -> tuple[str, np.ndarray]:
-    """What most of each cell is (stored, reserved but empty, free or stranded), and whose: the latest of its owners."""
+    """What most of each cell is, a sign each, and whose: the latest of its owners."""
     starts = cell_edges(len(view.owners), cells)[:-1]
-    owned = np.where(view.owners == NOBODY, 0, view.unit_slots)
-    slots = np.add.reduceat(np.full(len(owned), view.unit_slots), starts)
-    allocated, stored = np.add.reduceat(owned, starts), np.add.reduceat(view.stored, starts)
-    free = STRANDED if view.parts_slots[PARTS.index("stranded")] > 0 else FREE
-    kind = np.where(2 * allocated < slots, free, np.where(2 * stored >= allocated, STORED, EMPTY))
+    slots, allocated, shared, kept = (np.add.reduceat(view.unit_slots * is_so, starts) for is_so in (
+        np.ones(len(view.owners), np.int64), view.owners >= 0, view.num_owners > 1, view.owners == CACHED))
+    stored = np.add.reduceat(view.stored, starts)
+    nobodys = STRANDED if view.parts_slots[PARTS.index("stranded")] > 0 else FREE
+    nobodys = np.where(2 * kept >= slots - allocated, KEPT, nobodys)
+    owned = np.where(2 * shared >= allocated, SHARED, np.where(2 * stored >= allocated, STORED, EMPTY))
+    kind = np.where(2 * allocated < slots, nobodys, owned)
     return "".join(kind), np.maximum.reduceat(view.owners, starts)
 
 
@@ -73,9 +76,9 @@ def _map(view: View, width: int, cells: int, *, colour: bool) -> list[Text]:
     kinds, owners = memory_cells(view, cells)
     text = Text()
     for kind, owner in zip(kinds, owners.tolist()):
-        if kind in (FREE, STRANDED):
-            text.append(kind, _style(LEDGER["stranded" if kind == STRANDED else "idle"][2], colour))
-        elif colour:
+        if kind in _UNOWNED:
+            text.append(kind, _style(LEDGER[_UNOWNED[kind]][2], colour))
+        elif colour or kind == SHARED:
             text.append(kind, _style(OWNER_COLOURS[owner % len(OWNER_COLOURS)], colour))
         else:
             letter = chr(ord("A") + owner % 26)
@@ -142,7 +145,9 @@ def _free(view: View) -> str:
     """How the free memory lies: its pieces and the largest, or the blocks of which any one serves."""
     sizes = free_runs(view.owners)
     if view.paged:
-        return f"free: {sum(sizes):,} blocks, any of them serves"
+        kept = np.count_nonzero(view.owners == CACHED)
+        serves = f"{kept:,} more are cached" if kept else "any of them serves"
+        return f"free: {sum(sizes):,} blocks, {serves}"
     if not sizes:
         return "free: nothing"
     return f"free: {sum(sizes):,} in {len(sizes)} hole{'s' if len(sizes) > 1 else ''}, largest {max(sizes):,}"

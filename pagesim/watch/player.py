@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pagesim.core.ledger import NOBODY, PARTS
+from pagesim.core.ledger import CACHED, NOBODY, PARTS
 from pagesim.engine.result import STATUSES
 from pagesim.engine.run import Run
 
 MOST_EVENTS = 40
 
 _COMPLETED = STATUSES.index("completed")
-_IDLE, _REMAINDER = PARTS.index("idle"), PARTS.index("remainder")
+_CACHED, _IDLE, _REMAINDER = map(PARTS.index, ("cached", "idle", "remainder"))
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,10 @@ class View:
     """What a case looks like at an instant.
 
     Attributes:
-        owners: request that owns each unit, ``NOBODY`` for none, int64, shape (num_units,).
-        stored: tokens in each unit, int64, shape (num_units,).
+        owners: request that owns each unit, of several the first in the trace, ``CACHED`` or ``NOBODY`` for none,
+            int64, shape (num_units,).
+        num_owners: sequences that own it, int64, the same shape.
+        stored: tokens in each unit that has an owner, int64, the same shape.
         paged: units are blocks, any of which serves; else slots of an arena.
         unit_slots: slots of a unit: of a block, or 1 in an arena.
         parts_slots: the ledger, in the order of ``PARTS``.
@@ -33,6 +35,7 @@ class View:
 
     name: str
     owners: np.ndarray
+    num_owners: np.ndarray
     stored: np.ndarray
     paged: bool
     unit_slots: int
@@ -56,6 +59,7 @@ class Player:
         self.name, self._run = name, run
         self.over = False
         self._clock_s = 0.0
+        self._kept: np.ndarray | None = None  # by a prefix cache, before the step performed last: whether each unit
         self._seen: list[int] = []
         self._arrived = np.zeros(len(run.trace), bool)
         self._events: deque[str] = deque(maxlen=MOST_EVENTS)
@@ -66,9 +70,17 @@ class Player:
             if self.over or self._run.position().time_s > time_s:
                 self._clock_s = time_s
                 return True
+            self._kept = self._kept_alone()
             self.over = not self._run.advance(1)
         self._clock_s = min(time_s, self._run.step_start_s())
         return False
+
+    def _kept_alone(self) -> np.ndarray | None:
+        """What a prefix cache keeps from now on, where nothing runs until the next step."""
+        if not self._run.shares():
+            return None
+        self._run.settle()
+        return None if len(self._run.running()) else self._run.owners() == CACHED
 
     def next_s(self) -> float:
         """When the picture changes next: the end of the step under way, or the start of the next one."""
@@ -88,12 +100,13 @@ class Player:
         run, instant, result = self._run, self._run.instant(), self._run.result()
         idle = self._is_idle()
         empty = idle or (self.over and instant.running == 0)
-        owners, stored, parts, owning = self._nothing() if empty else self._memory()
+        owners, stored, parts, owning = self._unowned() if empty else self._memory()
         status = result.requests.status
         arrived = run.have_arrived(self._clock_s)
         self._note(owning, arrived, status)
         return View(
-            name=self.name, owners=owners, stored=stored, paged=not run.has_holes(), unit_slots=run.units()[0],
+            name=self.name, owners=owners, num_owners=run.num_owners() * (owners >= 0), stored=stored,
+            paged=not run.has_holes(), unit_slots=run.units()[0],
             parts_slots=parts, running=0 if empty else instant.running, waiting=0 if empty else instant.waiting,
             arrived=int(np.count_nonzero(arrived)), completed=int(np.count_nonzero(status == _COMPLETED)),
             rejected=int(np.count_nonzero(status > _COMPLETED)), preempted=result.counters.preemptions,
@@ -104,16 +117,18 @@ class Player:
         """Owners and tokens of each unit, the ledger, and the requests that run."""
         unit_slots, num_units = self._run.units()
         tables = self._run.tables()
-        stored = np.bincount(tables.slots() // unit_slots, minlength=num_units)
+        stored = np.bincount(np.unique(tables.slots()) // unit_slots, minlength=num_units)
         return self._run.owners(), stored, self._run.instant().parts_slots, sorted(set(tables.seq_ids.tolist()))
 
-    def _nothing(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[int]]:
-        """The same of a memory that nobody uses."""
+    def _unowned(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[int]]:
+        """The same of a memory in which nothing runs."""
         unit_slots, num_units = self._run.units()
-        parts = np.zeros(len(PARTS), np.int64)
+        kept = self._kept_alone() if self.over else self._kept
+        owners = np.full(num_units, NOBODY, np.int64) if kept is None else np.where(kept, CACHED, NOBODY)
+        parts, cached = np.zeros(len(PARTS), np.int64), int(np.count_nonzero(owners == CACHED))
         parts[_REMAINDER] = self._run.setup.capacity_slots - unit_slots * num_units
-        parts[_IDLE] = unit_slots * num_units
-        return np.full(num_units, NOBODY, np.int64), np.zeros(num_units, np.int64), parts, []
+        parts[_CACHED], parts[_IDLE] = unit_slots * cached, unit_slots * (num_units - cached)
+        return owners, np.zeros(num_units, np.int64), parts, []
 
     def _note(self, owning: list[int], arrived: np.ndarray, status: np.ndarray) -> None:
         before, now = set(self._seen), set(owning)

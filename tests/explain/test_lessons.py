@@ -5,6 +5,8 @@ from pagesim.core.ledger import NOBODY
 from pagesim.engine.ownership import free_runs
 from pagesim.errors import InputError
 from pagesim.explain.ae import ae
+from pagesim.explain.evict import evict
+from pagesim.explain.hit import hit
 from pagesim.explain.holes import holes
 from pagesim.explain.scene import bar
 from pagesim.explain.softmax import BLOCK, KEYS, NOTHING, QUERY, VALUES, absorb, one_pass, softmax
@@ -16,7 +18,7 @@ def text(lesson) -> str:
     return "\n".join(lesson.lines)
 
 
-@pytest.mark.parametrize("lesson", [tokens, lambda: translate([7, 2, 15], 20), holes, ae, softmax])
+@pytest.mark.parametrize("lesson", [tokens, lambda: translate([7, 2, 15], 20), holes, ae, softmax, hit, evict])
 def test_a_lesson_fits_eighty_columns_and_accepts_its_own_answer(lesson):
     made = lesson()
     assert [line for line in made.lines if len(line) > 80] == []
@@ -109,3 +111,18 @@ def test_a_bar_shows_who_owns_the_middle_of_each_column():
 def test_free_runs_are_found_at_both_ends():
     assert free_runs(np.array([NOBODY, NOBODY, 3, NOBODY, 3, 3, NOBODY])) == [2, 1, 1]
     assert free_runs(np.array([1, 1])) == []
+
+
+def test_two_blocks_of_the_prompt_are_found_and_of_a_prompt_that_is_all_there_its_last_token_is_not():
+    lesson = hit()
+    for fact in ("table of B   [0, 1, 3, 4]", "So 8 of 13 tokens", "7 entries, but 5 blocks are taken: 28.6 % saved"):
+        assert fact in text(lesson)
+    assert lesson.question.answer == 4
+
+
+def test_the_block_used_least_recently_goes_first_and_the_end_of_a_prompt_before_its_beginning():
+    lesson = evict()
+    for fact in ("[0, 1, 2]     2  3  4  5  1  0", "[2, 3, 4]     4  5  1  0  3  2", "[0, 4, 5]     5  1  3  2  4  0",
+                 "table [5, 1, 3, 2]"):
+        assert fact in text(lesson)
+    assert lesson.question.answer == 4

@@ -3,12 +3,13 @@ import json
 
 import numpy as np
 import pytest
+from strategies import setup
 
 from pagesim.allocators import Contiguous, Paged
 from pagesim.core.ledger import PARTS
 from pagesim.engine.durations import Linear
 from pagesim.engine.scheduling import Scheduling
-from pagesim.engine.run import Run
+from pagesim.engine.run import Run, simulate
 from pagesim.engine.setup import Setup
 from pagesim.report.perfetto import MOST_REQUESTS, Preemption, case_events, shown_requests, write
 from pagesim.trace import Trace
@@ -46,6 +47,18 @@ def test_a_request_is_a_track_of_three_slices_without_gaps():
     assert len({(event["pid"], event["tid"]) for event in slices}) == 1
     assert slices[0]["args"] == {
         "request": 0, "prompt_tokens": 20, "output_tokens": 3, "preemptions": 0, "status": "completed"}
+
+
+def test_with_a_prefix_cache_requests_say_what_they_found_and_idle_memory_that_it_may_be_cached():
+    made = setup([20, 20, 20], [3, 3, 3], [0, 1, 9], prefix_ids=[[0]] * 3, hash_block_tokens=16,
+                 allocator=Paged(8, prefix_cache="vllm"), capacity_slots=100, max_model_len=64,
+                 scheduling=Scheduling(), durations=Linear(0.5))
+    result = simulate(made)
+    events = events_of(result, made.trace)
+    assert [event["args"]["hit_tokens"] for event in events if event.get("name") == "decode"] == [0, 16, 16]
+    memory = [event["args"] for event in events if event["name"] == "KV memory, slots"]
+    assert all(sum(parts.values()) == 100 and parts.keys() == {*PARTS, "cached_or_idle"} for parts in memory)
+    assert [parts["cached_or_idle"] for parts in memory if parts["cached_or_idle"]] == [96, 96]
 
 
 def test_tracks_stand_in_the_order_of_arrival():

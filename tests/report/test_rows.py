@@ -4,6 +4,8 @@ import csv
 
 import numpy as np
 
+from strategies import setup
+
 from pagesim.allocators import Paged
 from pagesim.core.ledger import PARTS
 from pagesim.engine.durations import Linear
@@ -23,7 +25,7 @@ def run_of(arrival_s, prompt, output):
 
 def test_a_row_says_when_each_thing_happened_and_leaves_out_what_did_not():
     trace, result = run_of([0, 0, 9], [16, 63, 20], [3, 4, 1])
-    rows = list(csv.DictReader("".join(request_text(trace, result.requests)).splitlines()))
+    rows = list(csv.DictReader("".join(request_text(trace, result)).splitlines()))
     assert rows[0] == {
         "request": "0",
         "status": "completed",
@@ -47,9 +49,17 @@ def test_a_row_says_when_each_thing_happened_and_leaves_out_what_did_not():
     assert rows[2]["tpot_s"] == "" and rows[2]["e2e_s"] == "0.25"  # one token has no time between tokens
 
 
+def test_hit_tokens_are_those_of_the_first_admission_and_none_where_there_was_none():
+    made = setup([16, 20, 63, 4], [1, 2, 9, 1], [0, 1, 2, 3], prefix_ids=[[0], [0], [0, 1, 2], []],
+                 hash_block_tokens=16, allocator=Paged(8, prefix_cache="vllm"), capacity_slots=96, max_model_len=64,
+                 scheduling=Scheduling(), durations=Linear(0.25))
+    rows = list(csv.DictReader("".join(request_text(made.trace, simulate(made))).splitlines()))
+    assert [row["hit_tokens"] for row in rows] == ["0", "16", "", "0"]
+
+
 def test_every_request_has_its_row_also_beyond_one_chunk():
     trace, result = run_of(np.zeros(50_003), np.full(50_003, 80), np.ones(50_003))  # all rejected: quick
-    lines = "".join(request_text(trace, result.requests)).splitlines()
+    lines = "".join(request_text(trace, result)).splitlines()
     assert len(lines) == 50_004 and lines[-1].startswith("50002,exceeds_max_model_len,80,1,")
 
 

@@ -1,6 +1,7 @@
 """Runs to play: one step a second, few slots."""
 
 import numpy as np
+from strategies import setup
 
 from pagesim.allocators import Contiguous, Paged
 from pagesim.engine.durations import Linear
@@ -23,6 +24,14 @@ def player(allocator: Contiguous | Paged | None = None, rows: tuple = ROWS, slot
     allocator = allocator or Contiguous("exact")
     run = Run(Setup(trace, allocator, slots, slots, Scheduling(), Linear(1.0), until_s=until_s))
     return Player(type(allocator).__name__.lower(), run)
+
+
+def sharing_player() -> Player:
+    """A prompt of 16 tokens that two more find in the cache a step later, and after a while one that does not."""
+    made = setup([17, 17, 17, 5], [1, 3, 2, 1], [0, 1, 1, 9], prefix_ids=[[0], [0], [0], []], hash_block_tokens=16,
+                 allocator=Paged(8, prefix_cache="vllm"), capacity_slots=64, max_model_len=64,
+                 scheduling=Scheduling(), durations=Linear(1.0))
+    return Player("cached", Run(made))
 
 
 def seen_at(play: Player, time_s: float):

@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
-from games import player, seen_at
+from games import player, seen_at, sharing_player
 
 from pagesim.allocators import Contiguous, Paged
 from pagesim.core.ledger import PARTS
-from pagesim.watch.draw import EMPTY, LEDGER, OWNER_COLOURS, STORED, STRANDED, bar_widths, draw, memory_cells
+from pagesim.watch.draw import (
+    EMPTY, FREE, KEPT, LEDGER, OWNER_COLOURS, SHARED, STORED, STRANDED, bar_widths, draw, memory_cells)
 
 
 def lines(view, width=38, height=22, colour=True):
@@ -76,3 +77,14 @@ def test_the_bar_fills_its_width_and_is_true_to_a_column():
         widths = bar_widths(parts, width)
         assert sum(widths) == width or parts.sum() == 0
         assert all(abs(columns - width * part / max(1, parts.sum())) <= 1 for columns, part in zip(widths, parts))
+
+
+def test_shared_and_cached_blocks_have_signs_of_their_own():
+    view = seen_at(sharing_player(), 1.0)  # two found the prompt of the first
+    kinds, owners = memory_cells(view, 8)
+    assert (kinds, owners.tolist()) == (SHARED * 2 + EMPTY * 2 + FREE * 4, [1, 1, 1, 2, -1, -1, -1, -1])
+    assert memory_cells(seen_at(sharing_player(), 6.0), 8)[0] == KEPT * 2 + FREE * 6, "nothing runs until 9 s"
+    idle = lines(seen_at(sharing_player(), 6.0))
+    assert "idle until 9.00 s" in idle and "o cached 25.0%  · free 75.0%" in idle
+    assert "free: 6 blocks, 2 more are cached" in idle
+    assert memory_cells(seen_at(sharing_player(), 99.0), 8)[0] == KEPT * 2 + FREE * 6, "nor after the end"
