@@ -13,7 +13,7 @@ from pagesim.core.units import NS_PER_S
 from pagesim.engine.admission import admit_waiting
 from pagesim.engine.instant import forget_warmup, measure, stay_idle
 from pagesim.engine.lists import wheel_first
-from pagesim.engine.queue import arrive, next_to_join
+from pagesim.engine.queue import arrive, next_ns
 from pagesim.engine.record import clear_work
 from pagesim.engine.result import Cause, Status
 from pagesim.engine.running import leave, serve_running
@@ -86,7 +86,7 @@ def _complete(state, memory, row):
     requests.fates.status[request] = Status.COMPLETED
     run.done += 1
     if len(requests.turns) > 0:
-        end_turn(state.rules, run, requests, request)
+        end_turn(state.rules, run, requests.turns, requests.arrival_ns, request)
 
 
 @COLD
@@ -96,7 +96,7 @@ def _let_arrive(state):
     last = min(run.users + run.done, len(requests.arrival_ns))
     requests.arrival_ns[run.available:last] = run.now_ns
     if len(requests.turns) > 0:
-        take_turns(state.rules, run, requests, last)
+        take_turns(state.rules, run, requests.turns, requests.arrival_ns, last)
     run.available = last
 
 
@@ -106,8 +106,8 @@ def _jump(state):
     run = state.run
     if state.rules.closed:
         _let_arrive(state)
-    _, time_ns = next_to_join(state)
-    if time_ns >= state.rules.until_ns:
+    joins_ns = next_ns(state)
+    if joins_ns >= state.rules.until_ns:
         return False
-    run.now_ns = max(run.now_ns, time_ns)
+    run.now_ns = max(run.now_ns, joins_ns)
     return True

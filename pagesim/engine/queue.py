@@ -15,10 +15,8 @@ from pagesim.engine.turns import end_turn, join_turn, next_turn
 def arrive(state, memory):
     """⓪ Requests that have arrived join the queue, or are rejected."""
     run, requests = state.run, state.requests
-    request, time_ns = next_to_join(state)
-    while request >= 0 and time_ns <= run.now_ns:
-        if len(requests.turns) > 0:
-            join_turn(run, requests, request, time_ns)
+    while _may_join(run, requests):
+        request = _joined_as(requests, run.joined)
         run.joined += 1
         status = _verdict(state, memory, request)
         if status == Status.UNFINISHED:
@@ -29,19 +27,24 @@ def arrive(state, memory):
             requests.fates.status[request] = status
             run.done += 1
             if len(requests.turns) > 0:
-                end_turn(state.rules, run, requests, request)
-        request, time_ns = next_to_join(state)
+                end_turn(state.rules, run, requests.turns, requests.arrival_ns, request)
 
 
 @HOT
-def next_to_join(state):
-    """The request that joins next and when, as far as that is known; (-1, the end of the clock) for none."""
+def _may_join(run, requests):
+    """Whether the next request has arrived."""
+    if len(requests.turns) > 0:
+        return join_turn(run, requests.turns, requests.arrival_ns)
+    return run.joined < run.available and requests.arrival_ns[run.joined] <= run.now_ns
+
+
+@HOT
+def next_ns(state):
+    """When a request joins next, as far as that is known; the end of the clock for never."""
     run, requests = state.run, state.requests
     if len(requests.turns) > 0:
-        return next_turn(run, requests)
-    if run.joined < run.available:
-        return run.joined, requests.arrival_ns[run.joined]
-    return -1, LAST_NS
+        return next_turn(run, requests.turns, requests.arrival_ns)[1]
+    return requests.arrival_ns[run.joined] if run.joined < run.available else LAST_NS
 
 
 @HOT

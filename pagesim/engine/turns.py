@@ -34,60 +34,59 @@ def make_turns(trace) -> np.recarray:
 
 
 @COLD
-def next_turn(run, requests):
+def next_turn(run, turns, arrival_ns):
     """The request to join next and when, (-1, the end of the clock) for none: the earliest, of these the first."""
-    turns = requests.turns
     while run.passed < run.available and turns.parent[run.passed] >= 0:
         run.passed += 1
     request, time_ns = -1, LAST_NS
     if run.passed < run.available:
-        request, time_ns = run.passed, requests.arrival_ns[run.passed]
+        request, time_ns = run.passed, arrival_ns[run.passed]
     if run.due > 0 and (request < 0 or _before(turns.due_ns[0], turns.due[0], time_ns, request)):
         request, time_ns = turns.due[0], turns.due_ns[0]
     return request, time_ns
 
 
 @COLD
-def join_turn(run, requests, request, time_ns):
-    """It joins; it is the one that ``next_turn`` named."""
-    turns = requests.turns
+def join_turn(run, turns, arrival_ns):
+    """Let the next request be the last of those that joined, if its time has come; returns whether it has."""
+    request, time_ns = next_turn(run, turns, arrival_ns)
+    if request < 0 or time_ns > run.now_ns:
+        return False
     turns.order[run.joined] = request
     if turns.parent[request] < 0:
         run.passed += 1
-        return
+        return True
     if turns.think_ns[request] >= 0:
-        requests.arrival_ns[request] = time_ns
+        arrival_ns[request] = time_ns
     _take_first(run, turns)
+    return True
 
 
 @COLD
-def end_turn(rules, run, requests, request):
+def end_turn(rules, run, turns, arrival_ns, request):
     """It has ended, or was rejected: the turns after it join at a known time, if it is known when they arrive."""
-    turns = requests.turns
     turns.ended_ns[request] = run.now_ns
     turn = turns.child[request]
     while turn >= 0:
         if turn < run.available:
-            _fall_due(rules, run, requests, turn)
+            _fall_due(rules, run, turns, arrival_ns, turn)
         turn = turns.sibling[turn]
 
 
 @COLD
-def take_turns(rules, run, requests, end):
+def take_turns(rules, run, turns, arrival_ns, end):
     """Users of a closed loop take the requests up to ``end``: a turn waits if the one before it has not ended."""
-    turns = requests.turns
     for turn in range(run.available, end):
         if turns.parent[turn] >= 0 and turns.ended_ns[turns.parent[turn]] >= 0:
-            _fall_due(rules, run, requests, turn)
+            _fall_due(rules, run, turns, arrival_ns, turn)
 
 
 @COLD
-def _fall_due(rules, run, requests, turn):
-    turns = requests.turns
+def _fall_due(rules, run, turns, arrival_ns, turn):
     think_ns = turns.think_ns[turn]
     time_ns = min(turns.ended_ns[turns.parent[turn]], LAST_NS) + max(think_ns, 0)
     if think_ns < 0 or rules.closed:  # else what the trace says of its arrival counts for nothing
-        time_ns = max(time_ns, requests.arrival_ns[turn])
+        time_ns = max(time_ns, arrival_ns[turn])
     at = run.due
     run.due += 1
     while at > 0:
