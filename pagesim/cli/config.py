@@ -45,10 +45,22 @@ def schema() -> None:
 
 
 @app.command(epilog="Example: pagesim config init my.yaml")
-def init(file: NewFile = Path("experiment.yaml")) -> None:
+def init(
+    file: NewFile = Path("experiment.yaml"),
+    template: Annotated[str | None, typer.Option("--from", metavar="NAME", help=(
+        "One of the experiments that come with pagesim, and its trace beside it; --from list names them."))] = None,
+) -> None:
     """Write an experiment to start from, with comments."""
+    from pagesim.config import shipped
     from pagesim.config.starter import STARTER
 
+    if template == "list":
+        print("\n".join(shipped.names()))
+        return
+    if template is not None:
+        written = shipped.copy(template, file)
+        print(f"wrote {' and '.join(map(str, written))}; then: pagesim simulate {file}")
+        return
     try:
         with file.open("x", encoding="utf-8") as out:
             out.write(STARTER)

@@ -48,6 +48,33 @@ def translate(
     _teach("translate", translate(_block_ids(table), token, block_size), answer, no_ask=no_ask)
 
 
+@app.command(epilog="Example: pagesim explain waste --no-ask")
+def waste(answer: Answer = None, no_ask: NoAsk = False) -> None:
+    """Internal fragmentation: 2,048 slots reserved, 200 used."""
+    _run_uncompiled()
+    from pagesim.explain.waste import waste
+
+    _teach("waste", waste(), answer, no_ask=no_ask)
+
+
+@app.command(epilog="Example: pagesim explain growth --no-ask")
+def growth(answer: Answer = None, no_ask: NoAsk = False) -> None:
+    """A region that grows is copied, and leaves a hole."""
+    _run_uncompiled()
+    from pagesim.explain.growth import growth
+
+    _teach("growth", growth(), answer, no_ask=no_ask)
+
+
+@app.command("block-size", epilog="Example: pagesim explain block-size --no-ask")
+def block_size(answer: Answer = None, no_ask: NoAsk = False) -> None:
+    """What a large block costs, and what a small one."""
+    _run_uncompiled()
+    from pagesim.explain.block_size import block_size
+
+    _teach("block-size", block_size(), answer, no_ask=no_ask)
+
+
 @app.command(epilog="Example: pagesim explain holes --no-ask")
 def holes(answer: Answer = None, no_ask: NoAsk = False) -> None:
     """Why 1.5 GiB do not fit although 3.5 GiB are free."""

@@ -15,6 +15,7 @@ from pagesim import __version__
 from pagesim.cli import config, explain, trace
 from pagesim.cli.bench_kernel import bench_kernel
 from pagesim.cli.compare import compare
+from pagesim.cli.doctor import doctor
 from pagesim.cli.group import Group
 from pagesim.cli.kernel import kernel
 from pagesim.cli.plot import plot
@@ -65,6 +66,7 @@ for _command, _example in (
     (bench_kernel, "bench-kernel --help"),
     (size, "size --model llama-3.1-8b --gpu h100-sxm"),
     (watch, "watch configs/external_fragmentation.yaml --speed 8"),
+    (doctor, "doctor"),
 ):
     app.command(epilog=f"Example: pagesim {_example}")(_command)
 for _commands in (trace.app, config.app, explain.app):

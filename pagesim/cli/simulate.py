@@ -92,7 +92,7 @@ def _run(experiment: "Experiment", format: Format, output: Path | None, jobs: in
 
     readable = format in (Format.table, Format.markdown) and not quiet
     if readable:
-        say(notes.capacity_lines(experiment.cases))
+        say([*notes.capacity_lines(experiment.cases), *notes.replica_lines(experiment.cases)])
     if not quiet:
         warn([*notes.memory_notes(experiment.cases), *notes.size_warnings(experiment.cases)])
     compile_first((case.allocator for case in experiment.cases), quiet=quiet)
@@ -104,7 +104,11 @@ def _run(experiment: "Experiment", format: Format, output: Path | None, jobs: in
     _print_result(document, format)
     code = 1 if document["failed"] or not any(case["requests"]["completed"] for case in document["cases"]) else 0
     warn(notes.result_warnings(document) if not quiet else notes.failures(document) if code else [])
-    if output is not None and not quiet:
+    if simulation.unwritten:
+        print("\n".join(f"pagesim: {each}" for each in simulation.unwritten), file=sys.stderr)
+        print(f"pagesim: {output} is not whole, the figures above are; free space, then --resume", file=sys.stderr)
+        code = 2
+    elif output is not None and not quiet:
         print(f"written to {output}/", file=sys.stderr)
     if simulation.interrupted:
         num_finished = len(document["cases"])

@@ -18,14 +18,34 @@ from pagesim.errors import ConfigError
 def load(path: str | Path, overrides: Sequence[str | Override] = (), *, need_trace: bool = True) -> Experiment:
     """The experiment of the YAML file at ``path``, with ``overrides`` such as ``"trace.limit=8"`` put in first.
 
+    The ``config.yaml`` of a run folder with several cases has a config for each of them, by its name.
+
     Args:
         need_trace: the trace's file must exist.
 
     Raises:
         ConfigError: one line ``file:line:column: what is wrong`` for each thing that is wrong.
     """
-    document = overridden(read(path), [assignment(each) if isinstance(each, str) else each for each in overrides])
-    problems = list(document.problems)
+    document, problems, cases = read(path), [], {}
+    changes = [assignment(each) if isinstance(each, str) else each for each in overrides]
+    if _is_of_cases(document):
+        problems += document.problems
+        for name in document.data:
+            one = _cases(overridden(document.part((name,)), changes), path, problems, need_trace=need_trace)
+            cases |= {key: replace(made, name=name) for key, made in one.items()}
+    else:
+        cases = _cases(overridden(document, changes), path, problems, need_trace=need_trace)
+    raise_all(problems)
+    return Experiment(str(path), tuple(cases.values()))
+
+
+def _is_of_cases(document: Document) -> bool:
+    return all(isinstance(each, dict) and {"trace", "allocators"} <= each.keys() for each in document.data.values())
+
+
+def _cases(document: Document, path: str | Path, problems: list[Problem], *, need_trace: bool) -> dict[str, Case]:
+    """The cases of a document, none of them twice; what is wrong with it goes to ``problems``."""
+    problems += document.problems
     cases: dict[str, Case] = {}
     for variant in variants(document):
         if isinstance(variant, Problem):
@@ -44,8 +64,7 @@ def load(path: str | Path, overrides: Sequence[str | Override] = (), *, need_tra
                                     f"no trace file {made.trace.path!r}; paths are relative to this config"))
         named = replace(made, name=_name(made, variant.swept, document))
         cases.setdefault(repr(made.resolved), named)
-    raise_all(problems)
-    return Experiment(str(path), tuple(cases.values()))
+    return cases
 
 
 def read(path: str | Path) -> Document:
@@ -60,7 +79,7 @@ def read(path: str | Path) -> Document:
     if not isinstance(document.data, dict):
         what = "is empty" if document.data is None else "must be a mapping (key: value)"
         raise ConfigError(f"{path}:1:1: a config {what}; pagesim config init writes one to start from")
-    return _with_default_allocators(document)
+    return document if document.data and _is_of_cases(document) else _with_default_allocators(document)
 
 
 def empty(name: str) -> Document:

@@ -74,7 +74,8 @@ WORK = _integers("prefill_tokens", "decode_tokens", "sequences", "context_tokens
 PEAKS = np.dtype([*((name, np.int64) for name in ("token_states", "allocated", "running", "waiting", "step")),
                   ("time_s", np.float64)], align=True)
 
-# A row of the timeline: means over its steps of the columns from ``token_states`` to ``waiting``, maxima, counts.
+# A row of the timeline: means over its steps of the columns from ``token_states`` to ``waiting``, maxima, counts; the
+# least that a queue's head needed which the memory refused, 0 for none.
 MEANS = slice(Column.TOKEN_STATES, Column.WAITING + 1)
 LINE = np.dtype([
     ("start_s", np.float64),
@@ -82,7 +83,7 @@ LINE = np.dtype([
     ("means", np.float64, (len(PARTS) + 2,)),
     *((name, np.int64) for name in (
         "first_step", "token_states", "allocated", "running", "waiting", "prefill_tokens", "decode_tokens",
-        "preemptions", "admissions", "completions"))], align=True)
+        "preemptions", "admissions", "completions", "refused_need"))], align=True)
 
 # What adds up over the run: the columns over each window, the columns at this step, waiting by its cause, waste of
 # ended sequences.

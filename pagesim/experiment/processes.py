@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -79,9 +80,27 @@ def _undisturbed() -> Iterator[None]:
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
-        yield
+        with _handlers_wait():
+            yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _handlers_wait() -> Iterator[None]:
+    """A signal that another thread of this process takes is handled in the main one all the same: later."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    come = []
+    handlers = {number: signal.signal(number, lambda number, frame: come.append(number)) for number in _ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        for number in come:
+            signal.raise_signal(number)
 
 
 def _work(connection: Connection) -> None:

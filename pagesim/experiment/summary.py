@@ -6,6 +6,8 @@ import numpy as np
 from pagesim.case import Case
 from pagesim.engine.result import Result
 from pagesim.errors import PagesimError
+from pagesim.fleet.figures import fleet_metrics
+from pagesim.fleet.service import Service
 from pagesim.metrics import metrics
 from pagesim.report.folder import SCHEMA_VERSION
 from pagesim.trace.sessions import num_shorter_than_history
@@ -29,6 +31,15 @@ def case_entry(case: Case, trace: Trace, result: Result) -> dict:
         "trace": trace_facts(trace),
         "capacity": capacity_facts(case),
         **metrics(result, trace, case.allocator),
+    }
+
+
+def fleet_entry(case: Case, trace: Trace, served: Service) -> dict:
+    return {
+        "name": case.name,
+        "trace": trace_facts(trace),
+        "capacity": capacity_facts(case),
+        **fleet_metrics(served, trace, case.allocator, case.replicas),
     }
 
 

@@ -23,11 +23,12 @@ def region(slots: int, steps: int, arrival_s: float = 0.0) -> tuple[float, int, 
 
 
 def run_of(rows: list[tuple[float, int, int]], allocator: Spec, capacity_slots: int,
-           prefixes: list[str] | None = None) -> Run:
+           prefixes: list[str] | None = None, max_model_len: int | None = None) -> Run:
     """A run of these requests (arrival in seconds, prompt tokens, output tokens), before its first step.
 
     Args:
         prefixes: of each request a letter for each full block of its prompt; equal letters are equal tokens.
+        max_model_len: the capacity, if not given.
     """
     arrival, prompt, output = zip(*rows)
     trace = Trace(whole_ns(np.array(arrival, np.float64)), np.array(prompt, np.int32), np.array(output, np.int32))
@@ -35,7 +36,7 @@ def run_of(rows: list[tuple[float, int, int]], allocator: Spec, capacity_slots: 
         trace = replace(trace, prefix_ids=np.frombuffer("".join(prefixes).encode(), np.uint8).astype(np.int64),
                         prefix_offsets=np.cumsum([0, *map(len, prefixes)]),
                         source=Source("lesson", "lesson", hash_block_tokens=allocator.block_size))
-    return Run(Setup(trace, allocator, capacity_slots, capacity_slots,
+    return Run(Setup(trace, allocator, capacity_slots, max_model_len or capacity_slots,
                      Scheduling(max_num_batched_tokens=2 * capacity_slots), Linear(step_s=1.0)))
 
 

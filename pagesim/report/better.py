@@ -19,6 +19,8 @@ _BETTER = {
     "internal_fragmentation": -1,
     "external_fragmentation.": -1,
     "external_fragmentation.extfrag_index": 0,
+    "sharing.hit": 1,
+    "sharing.saved": 1,
     "time.simulated_s": -1,
 }
 # What a change is usually made for, in the words of the tables.
@@ -28,6 +30,7 @@ HEADLINES = {
     "latency.tpot.p99_s": "tpot p99, s",
     "latency.e2e.p50_s": "e2e p50, s",
     "utilization_share": "token use, share",
+    "sharing.hit_rate_by_tokens": "hits, of prompt tokens",
     "mean.running": "running, mean",
     "preemptions": "preemptions",
 }

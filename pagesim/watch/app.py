@@ -10,7 +10,7 @@ from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.screen import ModalScreen
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
 from pagesim.watch.draw import EMPTY, FREE, KEPT, SHARED, STORED, STRANDED, draw
 from pagesim.watch.player import Player, View
@@ -21,11 +21,14 @@ _STEPS_AT_ONCE = 100
 _BUSY_S = 0.05              # of a frame, for advancing
 _KEPT_UP = 0.9              # of the speed that was asked for; below it the speed that is reached is shown
 _SLOWEST, _FASTEST = 1 / 64, 1024.0
-_KEYS = "space pause   → step   + - speed   n next preemption   e end   ? help   q quit"
+_KEYS = "space pause  → step  + - speed  n preemption  p peak  g time  ? more  q quit"
 _HELP = f"""space   pause, and go on
 →       one step of the case whose step ends first
 + -     twice, half the speed
 n       on to the next preemption, of whichever case
+p       to the fullest moment, of the case that is fullest of all
+g       to a time that you type, in seconds
+Home    back to the start: then n leads to the first preemption
 e       on to the end
 q       quit; Escape and Ctrl-C too
 
@@ -73,6 +76,20 @@ class Help(ModalScreen[None]):
         self.dismiss()
 
 
+class AskTime(ModalScreen[float | None]):
+    """A time in seconds; anything else leads back without one."""
+
+    CSS = "AskTime { align: center middle; } AskTime Input { width: 40; max-width: 100%; }"
+    BINDINGS = [Binding("escape", "dismiss(None)", "back")]
+
+    def compose(self) -> ComposeResult:
+        yield Input(type="number", placeholder="simulated seconds, then Enter")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        time_s = float(event.value) if event.validation_result is None or event.validation_result.is_valid else math.nan
+        self.dismiss(time_s if math.isfinite(time_s) and time_s >= 0 else None)
+
+
 class WatchApp(App[None]):
     """Plays the cases at ``speed`` simulated seconds a second."""
 
@@ -85,6 +102,9 @@ class WatchApp(App[None]):
         Binding("plus,equals_sign", "faster", "faster"),
         Binding("minus,underscore", "slower", "slower"),
         Binding("n", "next_preemption", "next preemption"),
+        Binding("p", "peak", "peak"),
+        Binding("g", "go", "to a time"),
+        Binding("home", "start", "start"),
         Binding("e", "end", "end"),
         Binding("question_mark,h", "help", "help"),
         Binding("q,escape", "quit", "quit"),
@@ -98,6 +118,7 @@ class WatchApp(App[None]):
         self._last_frame_s = 0.0
         self._reached: float | None = None  # simulated seconds a second, lately
         self._leaps_until: Callable[[], bool] | None = None
+        self._leaps_to_s = math.inf
 
     def compose(self) -> ComposeResult:
         yield Static(id="clock")
@@ -128,7 +149,7 @@ class WatchApp(App[None]):
 
     def _leap(self, arrived: Callable[[], bool]) -> None:
         """As fast as it goes, a frame's worth."""
-        self._advance_to(math.inf, arrived)
+        self._advance_to(self._leaps_to_s, arrived)
         if arrived() or self._is_over():
             self._leaps_until, self.paused = None, True
         self._look()
@@ -147,7 +168,7 @@ class WatchApp(App[None]):
         return all(player.over for player in self.players)
 
     def _look(self) -> None:
-        if isinstance(self.screen, Help):
+        if isinstance(self.screen, ModalScreen):
             return
         for panel in self.query(Panel):
             panel.look()
@@ -173,10 +194,31 @@ class WatchApp(App[None]):
 
     def action_next_preemption(self) -> None:
         before = [player.preemptions() for player in self.players]
+        self._leaps_to_s = math.inf
         self._leaps_until = lambda: [player.preemptions() for player in self.players] != before
 
     def action_end(self) -> None:
-        self._leaps_until = self._is_over
+        self._leap_to(math.inf)
+
+    def action_start(self) -> None:
+        self._leap_to(0.0)
+
+    def action_peak(self) -> None:
+        share, time_s = max((player.peak() for player in self.players), key=lambda peak: peak[0])
+        if share > 0:
+            self._leap_to(time_s)
+
+    def action_go(self) -> None:
+        self.paused = True
+        self.push_screen(AskTime(), lambda time_s: None if time_s is None else self._leap_to(time_s))
+
+    def _leap_to(self, time_s: float) -> None:
+        """To a time that may be past: a run is determined, it begins anew."""
+        if time_s < self.clock_s:
+            for player in self.players:
+                player.rewind()
+            self._advance_to(0.0)
+        self._leaps_to_s, self._leaps_until = time_s, lambda: self.clock_s >= time_s
 
     def action_help(self) -> None:
         self.paused = True

@@ -56,13 +56,27 @@ class Player:
     """Plays a run that has not begun."""
 
     def __init__(self, name: str, run: Run) -> None:
-        self.name, self._run = name, run
-        self.over = False
+        self.name = name
+        self._begin(run)
+
+    def _begin(self, run: Run) -> None:
+        self._run, self.over = run, False
         self._clock_s = 0.0
         self._kept: np.ndarray | None = None  # by a prefix cache, before the step performed last: whether each unit
         self._seen: list[int] = []
         self._arrived = np.zeros(len(run.trace), bool)
         self._events: deque[str] = deque(maxlen=MOST_EVENTS)
+
+    def rewind(self) -> None:
+        """Play from the start again."""
+        self._begin(Run(self._run.setup))
+
+    def peak(self) -> tuple[float, float]:
+        """The largest share of the capacity that holds tokens in the whole run, and the first time at which it does."""
+        run = Run(self._run.setup)
+        run.advance()
+        peaks = run.result().peaks
+        return peaks.token_states / run.setup.capacity_slots, peaks.time_s
 
     def advance_to(self, time_s: float, most_steps: int) -> bool:
         """Perform steps until the one under way at ``time_s``, or the next where none is; False if more were needed."""

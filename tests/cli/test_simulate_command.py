@@ -1,6 +1,7 @@
 """pagesim simulate: what lands on stdout and stderr, in the run folder, and in the exit code."""
 
 import csv
+import errno
 import io
 import json
 import os
@@ -15,6 +16,7 @@ import yaml
 from tiny import write_experiment
 
 import pagesim as pagesim_package
+from pagesim.core.files import replacing
 
 PAGED = "[{kind: paged, block_size: 16}]"
 CASE_KEYS = {"name", "allocator", "requests", "time", "ledger", "sosp23", "utilization", "internal_fragmentation",
@@ -144,6 +146,30 @@ def test_the_folders_of_several_cases_each_have_a_config_that_runs(pagesim, tmp_
     document = json.loads((run / "metrics.json").read_text())
     again = json.loads(pagesim("simulate", run / "cases" / "paged+16" / "config.yaml", "--json").out)
     assert again["cases"] == [document["cases"][1]]
+    assert json.loads(pagesim("simulate", run / "config.yaml", "--json").out) == document
+    fewer = pagesim("simulate", run / "config.yaml", "--set", "trace.limit=2", "--json")
+    assert [case["requests"]["completed"] for case in json.loads(fewer.out)["cases"]] == [2, 2]
+    wrong = pagesim("simulate", run / "config.yaml", "--set", "trace.limt=2")
+    assert wrong.code == 2 and "did you mean 'limit'" in wrong.err
+
+
+@pytest.mark.parametrize("file", ["requests.csv", "metrics.json"])
+def test_a_full_disk_costs_the_folder_and_not_the_table(pagesim, tmp_path, monkeypatch, file):
+    def full(path, mode="w"):
+        if path.name == file:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return replacing(path, mode)
+
+    config, run = write_experiment(tmp_path, allocators=PAGED), tmp_path / "run"
+    plain = pagesim("simulate", config)
+    for module in ("folder", "files"):
+        monkeypatch.setattr(f"pagesim.report.{module}.replacing", full)
+    ended = pagesim("simulate", config, "-o", run)
+    assert (ended.code, ended.out) == (2, plain.out)
+    assert f"{run / file}: No space left on device" in ended.err and "--resume" in ended.err
+    assert not (run / file).exists()
+    monkeypatch.undo()
+    assert pagesim("simulate", config, "-o", run, "--resume").code == 0
 
 
 def test_metrics_are_byte_identical_from_run_to_run(pagesim, tmp_path):

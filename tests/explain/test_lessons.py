@@ -5,20 +5,23 @@ from pagesim.core.ledger import NOBODY
 from pagesim.engine.ownership import free_runs
 from pagesim.errors import InputError
 from pagesim.explain.ae import ae
+from pagesim.explain.block_size import block_size
 from pagesim.explain.evict import evict
+from pagesim.explain.growth import growth
 from pagesim.explain.hit import hit
 from pagesim.explain.holes import holes
 from pagesim.explain.scene import bar
 from pagesim.explain.softmax import BLOCK, KEYS, NOTHING, QUERY, VALUES, absorb, one_pass, softmax
 from pagesim.explain.tokens import tokens
 from pagesim.explain.translate import translate
+from pagesim.explain.waste import waste
 
 
 def text(lesson) -> str:
     return "\n".join(lesson.lines)
 
 
-@pytest.mark.parametrize("lesson", [tokens, lambda: translate([7, 2, 15], 20), holes, ae, softmax, hit, evict])
+@pytest.mark.parametrize("lesson", [tokens, lambda: translate([7, 2, 15], 20), holes, ae, softmax, hit, evict, waste, growth, block_size])
 def test_a_lesson_fits_eighty_columns_and_accepts_its_own_answer(lesson):
     made = lesson()
     assert [line for line in made.lines if len(line) > 80] == []
@@ -34,8 +37,8 @@ def test_fifty_tokens_become_four_blocks_on_scattered_places():
 
 
 def test_every_token_is_listed_once_whatever_the_block_size():
-    for num_tokens, block_size in ((1, 1), (7, 1), (16, 16), (17, 16), (50, 16), (200, 24), (1024, 8), (3, 64)):
-        listed = [cell.split(" → ") for line in tokens(num_tokens, block_size).lines if " → " in line
+    for num_tokens, size in ((1, 1), (7, 1), (16, 16), (17, 16), (50, 16), (200, 24), (1024, 8), (3, 64)):
+        listed = [cell.split(" → ") for line in tokens(num_tokens, size).lines if " → " in line
                   for cell in line.strip().split("  ") if cell.strip()]
         assert sorted(int(token) for token, _ in listed) == list(range(num_tokens))
         assert len({slot for _, slot in listed}) == num_tokens, "no two tokens share a slot"
@@ -126,3 +129,29 @@ def test_the_block_used_least_recently_goes_first_and_the_end_of_a_prompt_before
                  "table [5, 1, 3, 2]"):
         assert fact in text(lesson)
     assert lesson.question.answer == 4
+
+
+def test_of_2048_reserved_slots_200_are_used_and_78_requests_run_where_8_did():
+    lesson = waste()
+    for fact in ("1,848 slots empty, 90.2 %", "13 blocks, 208 slots, used 200: 8 slots empty", "  8 run at once, 9.8 %",
+                 " 78 run at once, 95.2 %"):
+        assert fact in text(lesson)
+    assert lesson.question.answer == 56
+
+
+def test_a_region_that_grows_is_copied_unless_the_slots_behind_it_are_free():
+    lesson = growth()
+    copies = [int(line.split()[2]) for line in lesson.lines if "tokens copied" in line]
+    assert copies == [16 + 16, 24 + 24], "A and B, full at 16 and at 24; at 36 both grow in place"
+    assert "In all 80 tokens were copied to store 96" in text(lesson) and "0 copied" in text(lesson)
+    assert lesson.question.answer == 81
+
+
+def test_empty_slots_come_near_half_a_block_a_sequence_and_entries_are_the_blocks():
+    lesson, lengths = block_size(), [1 + 37 * k % 800 for k in range(100)]
+    rows = {int(row[0]): row for row in (line.replace(",", "").split() for line in lesson.lines) if row and row[0].isdigit()}
+    assert set(rows) == {1, 16, 64, 256}
+    for size, row in rows.items():
+        assert int(row[5]) == sum(-(-length // size) for length in lengths)
+        assert float(row[1]) == pytest.approx((int(row[5]) * size - sum(lengths)) / 100, abs=0.05)
+    assert lesson.question.answer == 16_000

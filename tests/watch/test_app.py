@@ -148,6 +148,49 @@ def test_n_leads_to_the_next_preemption_and_e_to_the_end():
     play(script, players=[player(Contiguous("grow"), growing), player(Paged(16), growing)])
 
 
+def leap(pilot, app):
+    async def wait() -> None:
+        while app._leaps_until is not None:
+            await pilot.pause(0.05)
+
+    return wait()
+
+
+def test_p_leads_to_the_fullest_moment_and_home_back_to_the_start():
+    async def script(app, pilot):
+        await pilot.press("e")
+        await leap(pilot, app)
+        await pilot.press("p")
+        await leap(pilot, app)
+        fullest = max(player.peak()[0] for player in app.players)
+        shown = [view.parts_slots[0] / 64 for view in (panel.shown for panel in app.query(Panel))]
+        assert app.clock_s > 0 and fullest in shown and app.paused
+        await pilot.press("home")
+        await leap(pilot, app)
+        assert app.clock_s == 0.0 and all("running 1" in text for text in texts(app))
+
+    rows = ((0, 16, 1), (2, 16, 1), (2, 40, 3), (9, 8, 1))
+    play(script, players=[player(Contiguous("exact"), rows), player(Paged(16), rows)])
+
+
+def test_g_asks_for_a_time_which_may_be_past():
+    async def script(app, pilot):
+        for typed, reached in (("30.5", 30.5), ("1.5", 1.5), ("", 1.5)):
+            await pilot.press("g")
+            await pilot.pause()
+            await pilot.press(*typed, "enter")
+            await pilot.pause()
+            await leap(pilot, app)
+            assert app.clock_s == reached and {player.reached_s() for player in app.players} == {reached}
+        await pilot.press("g")
+        await pilot.pause()
+        await pilot.press("9", "escape")
+        await pilot.pause()
+        assert app.clock_s == 1.5 and len(app.query(Panel)) == 2
+
+    play(script)
+
+
 def test_the_help_names_every_key_and_sign_and_any_key_leads_back():
     async def script(app, pilot):
         await pilot.press("question_mark")
