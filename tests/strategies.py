@@ -106,7 +106,8 @@ def sharing_setups(draw, caches=("none", "vllm", "radix"), alone: bool = False) 
     scheduling = draw(schedulings(largest + draw(st.integers(0, 4))))
     if cache == "radix":
         scheduling = replace(scheduling, preemption="recompute")
-    allocator = Paged(block_size, draw(st.sampled_from(("lifo", "fifo"))), draw(st.sampled_from((0.0, 0.0, 0.1, 0.4))), cache,
+    allocator = Paged(block_size, "lifo" if cache == "radix" else draw(st.sampled_from(("lifo", "fifo"))),
+                      draw(st.sampled_from((0.0, 0.0, 0.1, 0.4))), cache,
                       draw(st.sampled_from(("lru", "lfu", "fifo"))) if cache == "radix" else "lru")
     users = draw(st.sampled_from((1, 3))) if one_in(draw, 4) else None
     made = setup(

@@ -15,7 +15,8 @@ from pagesim.allocators.block_keys import (
 from pagesim.allocators.key_table import NONE, KeyTable, add, drop, find, make_key_table
 from pagesim.allocators.paged import (  # noqa: F401 - answers that are the same
     Paged, _blocks, _free_blocks, add_runs, age_holes, allocated_slots, asked_slots, check, free_slots, has_holes,
-    hole_stats, ids, name, num_units, reservation, room_tokens, slots_of_a_unit, unit_slots, units)
+    hole_stats, ids, keep_chunk, keeps_chunks, name, num_units, reservation, room_tokens, slots_of_a_unit, swaps,
+    unit_slots, units)
 from pagesim.core.histogram import BINS, bin_of
 from pagesim.core.jit import COLD, HOT
 from pagesim.core.units import ceil_div
