@@ -1,10 +1,13 @@
 """What is run: frozen, picklable, everything a worker process needs."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from pagesim.allocators import Spec
 from pagesim.engine.durations import Durations
 from pagesim.engine.scheduling import Scheduling
+
+Routing = Literal["round_robin", "by_session"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class TraceOptions:
 
 @dataclass(frozen=True)
 class Capacity:
-    """How much KV memory there is, on one shard.
+    """How much KV memory a replica has, on one shard.
 
     Attributes:
         slots: all of it, those outside any block included.
@@ -64,6 +67,20 @@ class Capacity:
 
 
 @dataclass(frozen=True)
+class Replicas:
+    """Servers side by side, each with all of the case's memory for itself, and which of them serves a request.
+
+    Attributes:
+        count: how many.
+        routing: ``round_robin``: each request the next replica.  ``by_session``: each session the next replica, for
+            all of its turns; a request outside any is a session of its own.
+    """
+
+    count: int = 1
+    routing: Routing = "round_robin"
+
+
+@dataclass(frozen=True)
 class Case:
     """One simulation.  ``resolved`` is the config that gives just this case, every key with its value, JSON-able."""
 
@@ -77,6 +94,7 @@ class Case:
     durations: Durations
     model: str | None = None
     gpu: str | None = None
+    replicas: Replicas = Replicas()
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def requests_of(rows):
 
 def timeline():
     empty, counts = np.zeros(0), np.zeros(0, dtype=np.int64)
-    return Timeline(1, counts, empty, empty, np.zeros((0, len(PARTS))), empty, empty, *[counts] * 9)
+    return Timeline(1, counts, empty, empty, np.zeros((0, len(PARTS))), empty, empty, *[counts] * 10)
 
 
 def run_of(rows, busy=None, *, end_s=10.0, warmup_s=0.0, run=None, counters=Counters()):  # noqa: B008

@@ -92,7 +92,7 @@ def _run(experiment: "Experiment", format: Format, output: Path | None, jobs: in
 
     readable = format in (Format.table, Format.markdown) and not quiet
     if readable:
-        say(notes.capacity_lines(experiment.cases))
+        say([*notes.capacity_lines(experiment.cases), *notes.replica_lines(experiment.cases)])
     if not quiet:
         warn([*notes.memory_notes(experiment.cases), *notes.size_warnings(experiment.cases)])
     compile_first((case.allocator for case in experiment.cases), quiet=quiet)

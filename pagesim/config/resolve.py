@@ -1,9 +1,10 @@
 """A validated config and one of its allocators → a case: defaults that depend on other keys, the engine's rules."""
 
+from dataclasses import asdict
 from os.path import abspath, join, normpath
 
 from pagesim import catalog
-from pagesim.case import Case, TraceOptions
+from pagesim.case import Case, Replicas, TraceOptions
 from pagesim.config.measured import measured
 from pagesim.config.schema import Config, Gamma, KvBytes, Measured, Memory, RooflineKeys, SchedulingKeys
 from pagesim.config.sizing import GPU_MEMORY_UTILIZATION, Findings, Sized
@@ -35,12 +36,26 @@ def case(config: Config, number: int, name: str, directory: str) -> tuple[Case |
             durations = _durations(config, sized, directory)
     with findings.at("trace"):
         trace = _trace(config, directory)
+    with findings.at("replicas"):
+        replicas = _replicas(config)
     if findings:
         return None, findings
     gpu = _roofline_gpu(config, sized)
     resolved = _resolved(config, sized, scheduling, durations, number, directory)
+    if config.replicas is not None:
+        resolved["replicas"] = asdict(replicas)
     return Case(name, resolved, trace, allocator, capacity, sized.max_model_len, scheduling, durations,
-                None if sized.model is None else sized.model.name, None if gpu is None else gpu.name), findings
+                None if sized.model is None else sized.model.name, None if gpu is None else gpu.name,
+                replicas), findings
+
+
+def _replicas(config: Config) -> Replicas:
+    keys = config.replicas
+    replicas = Replicas(keys) if isinstance(keys, int) else Replicas() if keys is None else Replicas(**dict(keys))
+    if replicas.count > 1 and config.trace.arrivals.kind == "closed":
+        raise InputError("count must be 1 for arrivals of kind closed, whose users would choose a server each time; "
+                         "take another kind, such as poisson")
+    return replicas
 
 
 def _trace(config: Config, directory: str) -> TraceOptions:

@@ -10,6 +10,7 @@ from pydantic import (
 
 from pagesim import catalog
 from pagesim.allocators import Kind, Spec, kind_of, kinds_by_name
+from pagesim.case import Routing
 from pagesim.catalog import find_model
 from pagesim.catalog.models import KV_CACHE_DTYPES, WEIGHT_DTYPES, dtype_name
 from pagesim.config.values import Bytes, Count, Flag, Real
@@ -286,6 +287,21 @@ class Sizing(Keys):
         _KEYS[kind](kind=kind) for kind in DEFAULT_ALLOCATORS]
 
 
+class ReplicasKeys(Keys):
+    count: AtLeast1
+    """Servers side by side, each with this memory for itself."""
+    routing: Routing = "round_robin"
+    """Which of them serves a request."""
+
+
+def _replicas_form(value: Any) -> str:
+    return "keys" if isinstance(value, dict | ReplicasKeys) else "count"
+
+
+ReplicasForms = Annotated[AtLeast1, Tag("count")] | Annotated[ReplicasKeys, Tag("keys")]
+ReplicasChoice = Annotated[ReplicasForms, Discriminator(_replicas_form)]
+
+
 class Config(Sizing):
     """An experiment of pagesim."""
 
@@ -293,6 +309,8 @@ class Config(Sizing):
     scheduling: SchedulingKeys = SchedulingKeys()
     durations: DurationKeys | None = None
     """A roofline where model and GPU are known, else a fixed 0.03 s."""
+    replicas: ReplicasChoice | None = None
+    """A number, or {count: N, routing: rule}; one replica as a default."""
     sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
     """Dotted keys and the values that each takes in turn; every combination runs."""
     seed: Annotated[Count, Field(ge=0)] = 0

@@ -51,16 +51,17 @@ def _writable(directory: Path) -> bool:
 def _jitted(directory: Path) -> Callable:
     """The loop with its own cache; numba reads the directory's name only while a function is decorated.
 
+    It lets other threads of Python run beside it: replicas do.
     Without a directory that can be written there is no cache: numba would take one beside the sources, and use it when
     they have changed.
     """
     if not _CACHES:
-        return numba.njit(_nrt=False)(loop.advance)
+        return numba.njit(nogil=True, _nrt=False)(loop.advance)
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(directory)
     try:
         # Without reference counting (all arrays outlive the call) the loop is nine times faster, and allocates nothing.
-        return numba.njit(cache=True, _nrt=False)(loop.advance)
+        return numba.njit(cache=True, nogil=True, _nrt=False)(loop.advance)
     finally:
         numba.config.CACHE_DIR = before
 

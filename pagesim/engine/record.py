@@ -75,10 +75,12 @@ def add_line(state, seconds, token_states, allocated):
         new.first_step, new.start_s, new.duration_s = run.step, run.now_ns / NS_PER_S, 0.0
         new.token_states = new.allocated = new.running = new.waiting = 0
         new.prefill_tokens = new.decode_tokens = new.preemptions = new.admissions = new.completions = 0
+        new.refused_need = 0
         run.lines += 1
     line = lines[run.lines - 1]
     _merge_means(line, seconds, state.sums.values[FIRST_MEAN:])
     _merge_counts(line, token_states, allocated, run, work)
+    _merge_need(line, state.head.need if state.head.refused > 0 else 0)
 
 
 @HOT
@@ -107,6 +109,12 @@ def _merge_counts(line, token_states, allocated, queues, counts):
     line.completions += counts.completions
 
 
+@HOT
+def _merge_need(line, need):
+    if need > 0 and (need < line.refused_need or line.refused_need == 0):
+        line.refused_need = need
+
+
 @COLD
 def _halve(run, lines):
     """Merge neighbouring lines, so that the timeline never outgrows its rows; extremes survive."""
@@ -115,5 +123,6 @@ def _halve(run, lines):
         lines[k] = lines[2 * k]
         _merge_means(line, b.duration_s, b.means)
         _merge_counts(line, b.token_states, b.allocated, b, b)
+        _merge_need(line, b.refused_need)
     run.lines = LINES_MAX // 2
     run.stride *= 2

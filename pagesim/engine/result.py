@@ -77,6 +77,7 @@ class Timeline:
     preemptions: np.ndarray
     admissions: np.ndarray
     completions: np.ndarray
+    refused_need: np.ndarray  # least slots that a refused head needed, 0 where none was refused
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from pagesim.core.blocktables import BlockTables
 from pagesim.core.ledger import CACHED, NOBODY, PARTS
 from pagesim.core.units import NS_PER_S
 from pagesim.engine.compiled import advance
+from pagesim.engine.instant import stay_idle
 from pagesim.engine.loop import end_step
 from pagesim.engine.durations import LAST_NS
 from pagesim.engine.result import Column, Counters, Histograms, Peaks, Requests, Result, Sharing, Timeline
@@ -72,6 +73,23 @@ class Run:
     def settle(self) -> None:
         """Let the step performed last give back what it ends, instead of in the next ``advance``."""
         end_step(self._state, self._memory)
+
+    def stand_idle(self, until_ns: int) -> None:
+        """Let the run, which is over, stand idle until others beside it end too: the window ``run`` goes on.
+
+        One that was broken off, with something running or waiting, does not.
+        """
+        self.settle()
+        run = self._state.run
+        if run.running + run.waiting > 0:
+            return
+        since_ns = max(int(run.end_ns), int(self._state.rules.warmup_ns))
+        if until_ns > since_ns:
+            stay_idle(self._state, self._memory, (until_ns - since_ns) / NS_PER_S)
+
+    def end_ns(self) -> int:
+        """End of the step that was performed last."""
+        return int(self._state.run.end_ns)
 
     def position(self) -> Position:
         run = self._state.run
@@ -168,6 +186,15 @@ class Run:
         free = rows[:, 2] == NOBODY
         return rows[free], rows[~free], now
 
+    def have_arrived(self, time_s: float) -> np.ndarray:
+        """Whether each request has arrived by then, bool; a turn with a think time has where it has joined."""
+        run, requests = self._state.run, self._state.requests
+        arrived = (requests.arrival_ns >= 0) & (requests.arrival_ns / NS_PER_S <= time_s)
+        if len(requests.turns):  # until then its arrival is the earliest possible
+            joined = requests.turns.order[:run.joined]
+            arrived &= (requests.turns.think_ns < 0) | np.isin(np.arange(len(arrived)), joined)
+        return arrived
+
     def result(self) -> Result:
         """Sums, peaks, counters, request rows and timeline of the run so far."""
         run, total, peaks, sums = self._state.run, self._state.total, self._state.peaks, self._state.sums
@@ -199,7 +226,7 @@ class Run:
             mean_waiting=means[:, len(PARTS) + 1], max_token_states=lines.token_states, max_allocated=lines.allocated,
             max_running=lines.running, max_waiting=lines.waiting, prefill_tokens=lines.prefill_tokens,
             decode_tokens=lines.decode_tokens, preemptions=lines.preemptions, admissions=lines.admissions,
-            completions=lines.completions)
+            completions=lines.completions, refused_need=lines.refused_need)
 
 
 def simulate(setup: Setup) -> Result:

@@ -13,7 +13,8 @@ from pagesim.engine.result import Result
 from pagesim.engine.run import Run
 from pagesim.engine.setup import Setup
 from pagesim.errors import InputError, PagesimError
-from pagesim.experiment.summary import case_entry
+from pagesim.experiment.summary import case_entry, fleet_entry
+from pagesim.fleet.service import serve
 from pagesim.report.folder import write_case
 from pagesim.trace import Trace, read_trace
 from pagesim.trace.arrivals import with_arrivals
@@ -39,13 +40,17 @@ class Progress:
 
 @dataclass(frozen=True)
 class Task:
-    """A case to run.  ``folder`` is where its files go, None for nowhere; ``key`` is the address of its content."""
+    """A case to run.  ``folder`` is where its files go, None for nowhere; ``key`` is the address of its content.
+
+    ``num_threads`` replicas of it at most run at the same time.
+    """
 
     index: int
     case: Case
     folder: Path | None = None
     key: str = ""
     keep_result: bool = True
+    num_threads: int = 1
 
 
 @dataclass(frozen=True)
@@ -86,13 +91,29 @@ def _read(path: str, limit: int | None, strict: bool, changed: int | None) -> Tr
 
 
 def start(case: Case) -> Run:
-    """The case's run before its first step."""
+    """The case's run before its first step.
+
+    Raises:
+        InputError: it has several, one a replica.
+    """
+    if case.replicas.count > 1:
+        raise InputError(f"{case.name}: this shows one memory, and the case has {case.replicas.count} replicas; its "
+                         "run folder shows the first of them, and --set replicas=1 lets one serve the whole trace")
+    return start_on(case, read_requests(case.trace))
+
+
+def start_on(case: Case, trace: Trace) -> Run:
+    """The run of one memory of the case on these requests, before its first step."""
     asked = case.trace
-    return Run(Setup(read_requests(asked), case.allocator, case.capacity.slots, case.max_model_len, case.scheduling,
+    return Run(Setup(trace, case.allocator, case.capacity.slots, case.max_model_len, case.scheduling,
                      case.durations, asked.users, asked.until_s, asked.warmup_s))
 
 
 def _run(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
+    return (_run_alone if task.case.replicas.count == 1 else _run_fleet)(task, on_progress)
+
+
+def _run_alone(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
     case, run = task.case, start(task.case)
     trace = run.trace
     reported_s = time.monotonic()
@@ -111,6 +132,24 @@ def _run(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
             unwritten = f"{error.filename}: {error.strerror}"
     on_progress(Progress(task.index, result.counters.steps, len(trace), len(trace), ended=True))
     return Outcome(entry, result if task.keep_result else None, unwritten=unwritten)
+
+
+def _run_fleet(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
+    case, trace = task.case, read_requests(task.case.trace)
+
+    def report(runs: list[Run]) -> None:
+        now = [run.position() for run in runs]
+        on_progress(Progress(task.index, sum(each.steps for each in now), sum(each.requests_done for each in now),
+                             len(trace)))
+
+    served = serve(trace, case.replicas, lambda requests: start_on(case, requests), task.num_threads, report)
+    entry = fleet_entry(case, trace, served)
+    if task.folder is not None:
+        first, result = served.runs[0], served.results[0]
+        recorded = ownership(lambda: start_on(case, first.trace), first, _steps_to_record(result))
+        write_case(task.folder, task.key, case.resolved, entry, trace, served.result, recorded, served.by)
+    on_progress(Progress(task.index, served.result.counters.steps, len(trace), len(trace), ended=True))
+    return Outcome(entry, served.result if task.keep_result else None)
 
 
 def _steps_to_record(result: Result) -> int:

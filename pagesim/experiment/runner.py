@@ -48,7 +48,8 @@ def run_experiment(experiment: Experiment, *, jobs: int | None = None, folder: P
     """Run every case; an error in one leaves the others running.
 
     Args:
-        jobs: processes at most; None takes the machine's cores where the work is worth starting processes for.
+        jobs: processes at most, and with fewer cases than that, replicas of each at the same time; None takes the
+            machine's cores where the work is worth starting processes for.
         folder: where the run folder is written; None for nowhere.
         resume: take the figures of cases that an earlier run into ``folder`` finished.
         keep_results: return each case's Result too.
@@ -125,6 +126,8 @@ def _make(folder: Path, experiment: Experiment) -> None:
 def _run(tasks: list[Task], jobs: int | None,
          on_progress: Callable[[Progress], None]) -> Iterator[tuple[Task, Outcome]]:
     num_processes = _num_processes(tasks) if jobs is None else min(jobs, len(tasks))
+    num_threads = max(1, (_cores() if jobs is None else jobs) // max(1, num_processes))
+    tasks = [replace(task, num_threads=num_threads) for task in tasks]
     if num_processes > 1:
         yield from run_in_processes(tasks, num_processes, on_progress)
     else:
@@ -136,8 +139,11 @@ def _num_processes(tasks: list[Task]) -> int:
     paths = [Path(task.case.trace.path) for task in tasks]
     if sum(path.stat().st_size for path in paths if path.is_file()) < _WORTH_PROCESSES_BYTES:
         return 1
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, len(tasks))
+    return min(_cores(), len(tasks))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _collect(tasks: list[Task], outcomes: dict[int, Outcome], interrupted: bool) -> Simulation:

@@ -29,7 +29,9 @@ def groups(cases: list[dict]) -> list[Group]:
         absent.add(_EXTERNAL.title)
     if not any(case.get("sharing") for case in cases):
         absent.add(_SHARING.title)
-    every = (_MEMORY, _EXTERNAL, _SHARING, _PAPER, _TEXTBOOK, _LOAD, _LATENCY)
+    if not any("fleet" in case for case in cases):
+        absent.add(_FLEET.title)
+    every = (_FLEET, _MEMORY, _EXTERNAL, _SHARING, _PAPER, _TEXTBOOK, _LOAD, _LATENCY)
     return [_without_zeros(group, cases) for group in every if group.title not in absent]
 
 
@@ -113,7 +115,25 @@ def _sharing(key: str) -> Callable[[dict], str]:
     return lambda case: percent((case.get("sharing") or {}).get(key))
 
 
+def _imbalance(name: str, key: str) -> Callable[[dict], str]:
+    return lambda case: number(case["fleet"]["imbalance"][name][key]) if "fleet" in case else "–"
+
+
+def _together(key: str) -> Callable[[dict], str]:
+    return lambda case: percent(case["fleet"]["together"][key]) if "fleet" in case else "–"
+
+
 _NOTHING = ("0", "0.00", "–")
+_FLEET = Group("Replicas side by side", (
+    Figure("replicas", lambda case: f"{case['fleet']['replicas']:,}" if "fleet" in case else "1"),
+    Figure("completed, most / mean", _imbalance("completed", "max_over_mean")),
+    Figure("block use, most / mean", _imbalance("block_use", "max_over_mean")),
+    Figure("block use, CV", _imbalance("block_use", "cv")),
+    Figure("waiting, most / mean", _imbalance("waiting", "max_over_mean")),
+    Figure("free in all, % of capacity", _together("free")),
+    Figure("… while one refuses its head", _together("stranded")),
+    Figure("time in which one does, %", _together("blocked_by_fragmentation")),
+))
 _MEMORY = Group("Memory, % of capacity", (
     Figure("token use", lambda case: percent(case["utilization"])),
     Figure("block use", lambda case: percent(case["block_use"])),

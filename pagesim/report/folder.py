@@ -12,13 +12,16 @@
 
 With several cases the last six lie in a folder for each, ``DIR/cases/<name>/``, and ``DIR/config.yaml`` has the
 resolved cases by name.  ``<key>`` is the address of the case's content, so that ``--resume`` takes a result only for
-exactly the case that made it, and only where its files are whole.
+exactly the case that made it, and only where its files are whole.  Of a fleet, timeline.csv and events.json are those
+of its first replica.
 """
 
 import hashlib
 import json
 from pathlib import Path
 from urllib.parse import quote_plus
+
+import numpy as np
 
 from pagesim.core.files import forget_halves, replacing
 from pagesim.engine.ownership import Ownership
@@ -53,13 +56,16 @@ def config_text(resolved: dict) -> str:
 
 
 def write_case(folder: Path, key: str, resolved: dict, entry: dict, trace: Trace, result: Result,
-               recorded: Ownership) -> None:
-    """Write a finished case; its JSON last, because its presence says that the rest is complete."""
+               recorded: Ownership, served_by: np.ndarray | None = None) -> None:
+    """Write a finished case; its JSON last, because its presence says that the rest is complete.
+
+    Of a fleet, ``served_by`` is the replica of each request, and ``recorded`` the first replica's.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     forget_case(folder)
     write_text(folder / "config.yaml", config_text(resolved))
     with replacing(folder / "requests.csv") as file:
-        file.writelines(request_text(trace, result))
+        file.writelines(request_text(trace, result, served_by))
     with replacing(folder / "timeline.csv") as file:
         file.writelines(timeline_lines(result.timeline, result.capacity_slots))
     write_text(folder / "events.json", events_json(recorded))

@@ -41,6 +41,12 @@ def _capacity_line(cases: list[Case], max_model_len: int) -> str:
             f"{hundredths // 100}.{hundredths % 100:02}x")
 
 
+def replica_lines(cases: tuple[Case, ...]) -> list[str]:
+    """How many have that memory, each for itself."""
+    counts = sorted({case.replicas.count for case in cases})
+    return [] if counts == [1] else [f"replicas: {' or '.join(map(str, counts))}, each with a KV cache of its own"]
+
+
 def size_warnings(cases: tuple[Case, ...]) -> list[str]:
     """A pool that cannot hold one request of full length: such requests are rejected, however empty it is."""
     return list(dict.fromkeys("warning: not even one full-length request fits: max_model_len is "
@@ -87,12 +93,22 @@ def result_warnings(document: dict) -> list[str]:
         whose = "" if len(without) == len(traces) else f"{', '.join(without)}: "
         lines.append(f"note: {whose}the trace's prefix ids are not used: every prompt is computed and stored whole, no "
                      "block is shared; prefix_cache: vllm of a paged allocator shares them")
-    if any(trace["turns"] for trace in traces):
-        lines.append("note: conversations are not played as such yet: a turn arrives at its own time, or as early as "
-                     "its think time allows, whether or not the one before has ended")
+    if shorter := max((trace.get("shorter_than_history", 0) for trace in traces), default=0):
+        lines.append(f"note: turns of conversations shorter than the turn before and its output: {shorter:,}; they "
+                     "begin with as much of it as they have tokens")
+    lines += fleet_notes(document)
     if any(trace["beams"] for trace in traces):
         lines.append("note: beam_width is not simulated yet: one sequence stands for all beams of a request")
     return lines
+
+
+def fleet_notes(document: dict) -> list[str]:
+    """What a reader of a fleet's figures must know."""
+    if not any("fleet" in case for case in document["cases"]):
+        return []
+    return ["note: of replicas, shares are over all of them, means, peaks and times of windows are of one; counts and "
+            "rates are the fleet's. timeline.csv and events.json are the first replica's. A router is simulated that "
+            "takes no time; nothing moves from one replica to another"]
 
 
 def failures(document: dict) -> list[str]:

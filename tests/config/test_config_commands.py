@@ -65,7 +65,7 @@ def test_schema_is_a_json_schema_that_forbids_unknown_keys(pagesim):
     schema = json.loads(out)
     assert code == 0
     assert set(schema["properties"]) == {"trace", "model", "memory", "max_model_len", "scheduling", "durations",
-                                         "allocators", "sweep", "seed"}
+                                         "allocators", "replicas", "sweep", "seed"}
     assert schema["additionalProperties"] is False
     assert all(part["additionalProperties"] is False for part in schema["$defs"].values())
     assert schema["$defs"]["Poisson"]["properties"]["rate"]["description"] == "Mean requests per second."

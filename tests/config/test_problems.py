@@ -9,7 +9,7 @@ ONE_MISTAKE = {
     "alocators: []": "4:1: unknown key 'alocators'; did you mean 'allocators'?",
     "color: red":
         "4:1: unknown key 'color'; allowed: model, memory, max_model_len, allocators, trace, scheduling, "
-        "durations, sweep, seed",
+        "durations, replicas, sweep, seed",
     "seed: -1": "4:7: seed must be at least 0, got -1",
     "seed: 1.5": "4:7: seed: must be a whole number, got 1.5",
     "seed: 1e16": "4:7: seed must be at most 1e+15, got 10000000000000000",

@@ -1,0 +1,77 @@
+"""Replicas from YAML to the run folder."""
+
+import csv
+import json
+
+import pytest
+from tiny import write_experiment
+
+from pagesim.config import load
+from pagesim.errors import ConfigError, InputError
+from pagesim.experiment import run_experiment
+from pagesim.experiment.attempt import start
+from pagesim.report.notes import replica_lines, result_warnings
+from pagesim.report.tables import sheets
+
+PAGED = "[{kind: paged, block_size: 16}]"
+
+
+def test_one_replica_gives_the_figures_that_no_replicas_give(tmp_path):
+    with_key = run_experiment(load(write_experiment(tmp_path, keys="replicas: 1"))).metrics
+    assert with_key == run_experiment(load(write_experiment(tmp_path))).metrics
+
+
+def test_a_fleet_leaves_a_run_folder_whose_rows_say_which_replica_served_them(tmp_path):
+    experiment = load(write_experiment(tmp_path, keys="replicas: {count: 2}", allocators=PAGED))
+    document = run_experiment(experiment, folder=tmp_path / "run").metrics
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text()) == document
+    (case,) = document["cases"]
+    assert [one["requests"] for one in case["fleet"]["of_replicas"]] == [3, 2]
+    assert case["requests"]["completed"] == 5
+    rows = list(csv.DictReader((tmp_path / "run" / "requests.csv").open()))
+    assert [row["replica"] for row in rows] == ["0", "1", "0", "1", "0"]
+
+
+def test_processes_and_threads_give_the_figures_that_one_gives(tmp_path):
+    experiment = load(write_experiment(tmp_path, keys="sweep: {replicas.count: [2, 3]}"))
+    assert run_experiment(experiment, jobs=2).metrics == run_experiment(experiment, jobs=1).metrics
+
+
+def test_a_sweep_lays_numbers_and_rules_side_by_side(tmp_path):
+    keys = "replicas: {count: 2}\nsweep: {replicas.routing: [round_robin, by_session]}"
+    cases = load(write_experiment(tmp_path, keys=keys, allocators=PAGED)).cases
+    assert [case.name for case in cases] == ["paged 16 routing=round_robin", "paged 16 routing=by_session"]
+    assert [case.resolved["replicas"] for case in cases] == [{"count": 2, "routing": rule}
+                                                             for rule in ("round_robin", "by_session")]
+
+
+@pytest.mark.parametrize(("keys", "message"), [
+    ("replicas: 0", "replicas must be at least 1, got 0"),
+    ("replicas: {routing: round_robin}", "replicas.count is missing"),
+    ("replicas: {count: 2, routing: random}", "routing must be one of round_robin"),
+])
+def test_a_mistake_in_the_key_is_told_at_its_place(tmp_path, keys, message):
+    with pytest.raises(ConfigError, match=rf"config.yaml:\d+:\d+: {message}"):
+        load(write_experiment(tmp_path, keys=keys))
+
+
+def test_a_closed_loop_has_no_replicas(tmp_path):
+    path = write_experiment(tmp_path, keys="replicas: 2")
+    with pytest.raises(ConfigError, match="closed, whose users would choose a server each time"):
+        load(path, ("trace.arrivals={kind: closed, users: 2}",))
+
+
+def test_what_shows_one_memory_says_that_there_are_several(tmp_path):
+    (case,) = load(write_experiment(tmp_path, keys="replicas: 2", allocators=PAGED)).cases
+    with pytest.raises(InputError, match="2 replicas.*--set replicas=1"):
+        start(case)
+
+
+def test_tables_and_notes_speak_of_replicas_where_there_are_some(tmp_path):
+    for replicas in (1, 2):
+        experiment = load(write_experiment(tmp_path, keys=f"replicas: {replicas}"))
+        document = run_experiment(experiment).metrics
+        assert any("of replicas" in line for line in result_warnings(document)) == (replicas == 2)
+        assert bool(replica_lines(experiment.cases)) == (replicas == 2)
+        (sheet,) = sheets(document)
+        assert (("Replicas side by side",) in sheet.rows) == (replicas == 2)
