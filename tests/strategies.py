@@ -121,6 +121,25 @@ def sharing_setups(draw, caches=("none", "vllm", "radix"), alone: bool = False) 
 
 
 @st.composite
+def long_prefixes(draw, block_size: int) -> Setup:
+    """A radix cache under prompts of several ids of 16 tokens each and a tail of their own."""
+    num_requests = draw(st.sampled_from((8, 12, 4)))
+
+    def column(values) -> list[int]:
+        return draw(st.lists(values, min_size=num_requests, max_size=num_requests))
+
+    prompts, outputs = column(st.integers(1, 70)), column(st.integers(1, 24))
+    scheduling = replace(draw(schedulings(94)), preemption="recompute")
+    if scheduling.chunked_prefill:
+        scheduling = replace(scheduling, max_num_batched_tokens=8 * scheduling.max_num_batched_tokens)
+    return setup(
+        prompts, outputs, draw(arrivals(num_requests)), prefix_ids=draw(prefix_trees(prompts, 16)), hash_block_tokens=16,
+        allocator=Paged(block_size, prefix_cache="radix", eviction=draw(st.sampled_from(("lru", "lfu", "fifo")))),
+        capacity_slots=draw(tight_capacities(prompts, outputs, [1] * num_requests, block_size)), max_model_len=94,
+        scheduling=scheduling, durations=draw(durations()))
+
+
+@st.composite
 def tight_capacities(draw, prompts, outputs, samples, block_size: int) -> int:
     """Mostly room for the largest group and at most another like it; one in eight for less."""
     largest = max(p // block_size + n * (-(-(p + o - 1) // block_size) - p // block_size)
