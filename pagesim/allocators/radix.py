@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pagesim.allocators.block_keys import make_prefixes
+from pagesim.allocators.cached import find_room
 from pagesim.allocators.free_pages import FreePages, free_list, give_back_held, hold_back, make_free_pages, take
 from pagesim.allocators.paged import (  # noqa: F401 - answers that are the same
     Paged, _blocks, add_runs, age_holes, allocated_slots, asked_slots, check, has_holes, hole_stats, ids, name,
@@ -18,8 +19,10 @@ from pagesim.allocators.paged import (  # noqa: F401 - answers that are the same
 from pagesim.allocators.radix_tree import (
     ROOT, Tree, add_below, descend, drop_first_leaf, end_a_node_at, hit_path, lock, make_tree, meet, pages_of, unlock,
     use_path, whole)
-from pagesim.core.histogram import BINS, bin_of
+from pagesim.allocators.table_store import TableStore, give_region, make_store, size_of
+from pagesim.core.histogram import BINS, PLACES, bin_of, binned
 from pagesim.core.jit import COLD, HOT
+from pagesim.core.machine import refuse_large_tables
 from pagesim.core.units import ceil_div
 from pagesim.errors import InputError
 
@@ -29,11 +32,12 @@ COUNT = np.dtype([(field, np.int64) for field in (
     "used", "doubled", "found", "found_in", "free_hits", "evicted")], align=True)
 # Steps from a page's first owner to its last, and from its last owner to its eviction; runs of adjacent ids in the
 # tables given back, by their length.
-SEEN = np.dtype([(field, np.int64, (BINS,)) for field in ("lifetimes", "ages", "runs")], align=True)
-# What a row holds: its pages; the node that its lock is on; how many of its tokens are the tree's, and how many it has
-# inserted since its admission.
-HOLD = np.dtype([(field, np.int64) for field in ("blocks", "node", "kept", "inserted", "request", "prompt")],
+SEEN = np.dtype([("lifetimes", np.int64, (BINS,)), ("ages", np.int64, (BINS,)), ("runs", np.int64, (PLACES,))],
                 align=True)
+# What a row holds: its pages, whose ids are in the region of ``room`` entries from ``at`` on; the node that its lock is
+# on; how many of its tokens are the tree's, and how many it has inserted since its admission.
+HOLD = np.dtype([(field, np.int64) for field in (
+    "blocks", "at", "room", "node", "kept", "inserted", "request", "prompt")], align=True)
 
 
 class RadixMemory(NamedTuple):
@@ -42,7 +46,7 @@ class RadixMemory(NamedTuple):
     watermark_blocks: int
     tree: Tree
     free: FreePages
-    table: np.ndarray  # int32 (rows, max pages): logical → physical page
+    tables: TableStore  # of each row: logical → physical page
     hold: np.recarray  # HOLD (rows,)
     since: np.ndarray  # int32 (pages,): step of the first owner, or after its last owner let go, that step
     count: np.record  # COUNT
@@ -67,12 +71,14 @@ def make(spec, capacity_slots, demand, trace):
                              "request is not simulated; choose prefix_cache: none")
     num_blocks = capacity_slots // spec.block_size
     width = min(ceil_div(demand.longest_tokens, spec.block_size), num_blocks)
+    total = demand.total_tokens // spec.block_size + demand.sequences
+    refuse_large_tables(8 * min(demand.rows * width, total) + 160 * min(num_blocks, total), num_blocks)
     return RadixMemory(
         num_blocks=num_blocks, block_size=spec.block_size,
         watermark_blocks=math.floor(spec.watermark * (num_blocks + 1)),
         tree=make_tree(num_blocks, spec.block_size, spec.eviction, make_prefixes(trace, spec.block_size)),
         free=make_free_pages(num_blocks, in_turn=spec.block_size == 1),
-        table=np.empty((demand.rows, 16 * (ceil_div(width, 16) | 1)), np.int32),
+        tables=make_store(demand.rows, width, demand.rows * width),
         hold=np.zeros(demand.rows, HOLD).view(np.recarray), since=np.empty(num_blocks, np.int32),
         count=np.zeros(1, COUNT).view(np.recarray)[0], seen=np.zeros(1, SEEN).view(np.recarray)[0])
 
@@ -125,6 +131,7 @@ def _admit(memory, row, ask, tokens, step):
     tree, count, hold = memory.tree, memory.count, memory.hold[row]
     hold.request, hold.prompt, hold.node, hold.inserted = ask.request, ask.prompt, ROOT, 0
     hold.kept = count.found
+    find_room(memory, row, _blocks(memory, tokens))
     if count.found > 0:
         hold.node = meet(tree, count.found_in, count.found)
         lock_path(memory, row, ROOT, count.found, step)
@@ -136,13 +143,14 @@ def _admit(memory, row, ask, tokens, step):
 @COLD
 def lock_path(memory, row, above, end, step):
     """Lock the nodes from the row's up to ``above`` whose tokens lie before ``end``; their pages go into the table."""
-    tree, nodes, node = memory.tree, memory.tree.nodes, np.int64(memory.hold.node[row])
+    tree, nodes, hold = memory.tree, memory.tree.nodes, memory.hold[row]
+    node = hold.node
     while node != above:
         if nodes.begin[node] < end:
             is_first, page = lock(tree, node), nodes.first[node]
-            at = nodes.begin[node] // memory.block_size
-            for j in range(at, at + pages_of(tree, node)):
-                memory.table[row, j] = page
+            at = hold.at + nodes.begin[node] // memory.block_size
+            for k in range(at, at + pages_of(tree, node)):
+                memory.tables.entries[k] = page
                 if is_first:
                     memory.since[page] = step
                 page = np.int64(memory.tree.following[page])
@@ -186,9 +194,10 @@ def make_free(memory, pages, step):
 @HOT
 def take_pages(memory, row, need, step):
     hold = memory.hold[row]
-    for j in range(hold.blocks, hold.blocks + need):
+    find_room(memory, row, hold.blocks + need)
+    for k in range(hold.at + hold.blocks, hold.at + hold.blocks + need):
         page = take(memory.free)
-        memory.table[row, j] = page
+        memory.tables.entries[k] = page
         memory.since[page] = step
     memory.count.used += need
     hold.blocks += need
@@ -211,15 +220,15 @@ def insert(memory, row, stored, step):
     before, above = hold.kept, hold.node
     node, there = descend(tree, hold.request, above, end)
     node = meet(tree, node, there)
+    held = memory.tables.entries[hold.at:hold.at + hold.blocks]
     if there < end:
-        node = add_below(tree, node, hold.request, end,
-                         memory.table[row, there // memory.block_size:end // memory.block_size])
+        node = add_below(tree, node, hold.request, end, held[there // memory.block_size:end // memory.block_size])
     hit_path(tree, node, hold.inserted)
     if 0 < prompt < end:
         end_a_node_at(tree, node, prompt)
     use_path(tree, node)
     for j in range(before // memory.block_size, there // memory.block_size):
-        let_go(memory, np.int64(memory.table[row, j]), step)
+        let_go(memory, np.int64(held[j]), step)
     hold.node = node
     lock_path(memory, row, above, there, step)
     hold.kept = hold.inserted = end
@@ -244,15 +253,18 @@ def release(memory, row, stored, is_over, step):
 def _give_back(memory, row, stored, is_over, step):
     """In the order of tokens; what the tree has stays there."""
     hold = memory.hold[row]
-    add_runs(memory.seen.runs, memory.table[row, :hold.blocks])
+    held = memory.tables.entries[hold.at:hold.at + hold.blocks]
+    add_runs(memory.seen.runs, held)
     if is_over:
         insert(memory, row, stored, step)
     for j in range(hold.kept // memory.block_size, hold.blocks):
-        let_go(memory, np.int64(memory.table[row, j]), step)
+        let_go(memory, np.int64(held[j]), step)
     if not is_over:
         give_back_held(memory.free)
     unlock_path(memory, hold.node, step)
-    hold.blocks = hold.kept = 0
+    if hold.room > 0:
+        give_region(memory.tables, hold.at, size_of(hold.room))
+    hold.blocks = hold.room = hold.kept = 0
     hold.node = ROOT
 
 
@@ -318,7 +330,7 @@ def cached_units(memory):
 
 
 def histograms(memory):
-    return {"block_lifetime_steps": memory.seen.lifetimes, "table_run_blocks": memory.seen.runs,
+    return {"block_lifetime_steps": memory.seen.lifetimes, "table_run_blocks": binned(memory.seen.runs),
             "eviction_age_steps": memory.seen.ages}
 
 

@@ -43,7 +43,7 @@ class Replay:
         return [(page + 1) * self.size + offset for page in map(int, pages) for offset in range(self.size)]
 
     def table(self, row: int) -> np.ndarray:
-        return self.memory.table[row, :self.hold.blocks[row]].copy()
+        return radix.ids(self.memory, row).copy()
 
     def pages(self, node: int) -> list[int]:
         found = [int(self.tree.nodes.first[node])]
@@ -114,6 +114,7 @@ class Replay:
 
     def lock(self, row: int) -> dict:
         hit = int(self.tree.nodes.end[self.hold.node[row]])
+        radix.find_room(self.memory, row, hit // self.size)
         radix.lock_path(self.memory, row, ROOT, hit, 0)
         self.hold.request[row], self.hold.prompt[row], self.hold.inserted[row] = row, self.prompts[row], 0
         self.hold.blocks[row], self.hold.kept[row], self.stored[row] = hit // self.size, hit, hit

@@ -33,7 +33,7 @@ def test_engine_and_oracle_are_equal_on_sessions_and_a_prefix_cache(drawn):
     assert_engine_equals_oracle(made)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=600)
 @given(sharing_setups(("radix",), alone=True))
 def test_engine_and_oracle_are_equal_on_sessions_and_a_radix_cache(drawn):
     made, _ = drawn
