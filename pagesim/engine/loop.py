@@ -13,7 +13,7 @@ from pagesim.core.units import NS_PER_S
 from pagesim.engine.admission import admit_waiting
 from pagesim.engine.instant import forget_warmup, measure, stay_idle
 from pagesim.engine.lists import wheel_first
-from pagesim.engine.queue import arrive
+from pagesim.engine.queue import arrive, arrived_as
 from pagesim.engine.record import clear_work
 from pagesim.engine.result import Cause, Status
 from pagesim.engine.running import leave, serve_running
@@ -101,7 +101,10 @@ def _jump(state):
     run, arrival_ns = state.run, state.requests.arrival_ns
     if state.rules.closed:
         _let_arrive(state)
-    if run.joined >= run.available or arrival_ns[run.joined] >= state.rules.until_ns:
+    if run.joined >= run.available:
         return False
-    run.now_ns = max(run.now_ns, arrival_ns[run.joined])
+    joins_ns = arrival_ns[arrived_as(state.requests, run.joined)]
+    if joins_ns >= state.rules.until_ns:
+        return False
+    run.now_ns = max(run.now_ns, joins_ns)
     return True

@@ -13,16 +13,23 @@ from pagesim.engine.state import NO_LIMIT
 def arrive(state, memory):
     """⓪ Requests that have arrived join the queue, or are rejected."""
     run, requests = state.run, state.requests
-    while run.joined < run.available and requests.arrival_ns[run.joined] <= run.now_ns:
-        status = _verdict(state, memory, run.joined)
+    while run.joined < run.available and requests.arrival_ns[arrived_as(requests, run.joined)] <= run.now_ns:
+        request = arrived_as(requests, run.joined)
+        status = _verdict(state, memory, request)
         if status == Status.UNFINISHED:
             if run.waiting == 0:
                 state.head.stale = 1
-            run.waiting += _samples(requests, run.joined)
+            run.waiting += _samples(requests, request)
         else:
-            requests.fates.status[run.joined] = status
+            requests.fates.status[request] = status
             run.done += 1
         run.joined += 1
+
+
+@HOT
+def arrived_as(requests, place):
+    """The request that arrives after ``place`` others."""
+    return requests.order[place] if len(requests.order) > 0 else place
 
 
 @HOT
@@ -68,8 +75,10 @@ def head(state, budget):
         ask = _fresh(state, victim.request)
         return Ask(ask.request, ask.prompt, ask.output, ask.limit, victim.known, victim.stored, victim.units, 1,
                    NO_LIMIT if rules.whole_sequence or victim.units > 0 else budget)
-    while state.requests.fates.status[run.next_fresh] > 0:  # it was rejected when it arrived
+    request = arrived_as(state.requests, run.next_fresh)
+    while state.requests.fates.status[request] > 0:  # it was rejected when it arrived
         run.next_fresh += 1
-    ask = _fresh(state, run.next_fresh)
+        request = arrived_as(state.requests, run.next_fresh)
+    ask = _fresh(state, request)
     return Ask(ask.request, ask.prompt, ask.output, ask.limit, ask.known, 0, 0, ask.copies,
                NO_LIMIT if rules.whole_sequence else budget)
