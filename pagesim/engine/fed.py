@@ -44,7 +44,7 @@ class FedRun(Run):
         if beside is not None:
             requests = beside._state.requests
         order = np.zeros(len(setup.trace), np.int64)
-        self._state = self._state._replace(requests=requests._replace(order=order))
+        self._state = self._state._replace(requests=requests._replace(order=order, turns=requests.turns[:0]))
         self._state.run.available = 0
         self._until_ns = int(self._state.rules.until_ns)
         self._loop, self._lookup, self._cells = prepared_loop(self._state, self._memory), None, _Cells(self._state)

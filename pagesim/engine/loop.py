@@ -13,10 +13,11 @@ from pagesim.core.units import NS_PER_S
 from pagesim.engine.admission import admit_waiting
 from pagesim.engine.instant import forget_warmup, measure, stay_idle
 from pagesim.engine.lists import wheel_first
-from pagesim.engine.queue import arrive, arrived_as
+from pagesim.engine.queue import arrive, next_ns
 from pagesim.engine.record import clear_work
 from pagesim.engine.result import Cause, Status
 from pagesim.engine.running import leave, serve_running
+from pagesim.engine.turns import end_turn, take_turns
 
 
 def advance(state, memory, last_step):
@@ -84,26 +85,28 @@ def _complete(state, memory, row):
     requests.fates.finish_ns[request] = run.now_ns
     requests.fates.status[request] = Status.COMPLETED
     run.done += 1
+    if len(requests.turns) > 0:
+        end_turn(state.rules, run, requests.turns, requests.arrival_ns, request)
 
 
 @COLD
 def _let_arrive(state):
     """Closed loop: for every request that is done, the next row of the file arrives now."""
-    run, arrival_ns = state.run, state.requests.arrival_ns
-    last = min(run.users + run.done, len(arrival_ns))
-    arrival_ns[run.available:last] = run.now_ns
+    run, requests = state.run, state.requests
+    last = min(run.users + run.done, len(requests.arrival_ns))
+    requests.arrival_ns[run.available:last] = run.now_ns
+    if len(requests.turns) > 0:
+        take_turns(state.rules, run, requests.turns, requests.arrival_ns, last)
     run.available = last
 
 
 @HOT
 def _jump(state):
     """With nothing to do the clock jumps to the next arrival; False where none comes before the run's end."""
-    run, arrival_ns = state.run, state.requests.arrival_ns
+    run = state.run
     if state.rules.closed:
         _let_arrive(state)
-    if run.joined >= run.available:
-        return False
-    joins_ns = arrival_ns[arrived_as(state.requests, run.joined)]
+    joins_ns = next_ns(state)
     if joins_ns >= state.rules.until_ns:
         return False
     run.now_ns = max(run.now_ns, joins_ns)

@@ -189,6 +189,15 @@ class Run:
         free = rows[:, 2] == NOBODY
         return rows[free], rows[~free], now
 
+    def have_arrived(self, time_s: float) -> np.ndarray:
+        """Whether each request has arrived by then, bool; a turn with a think time has where it has joined."""
+        run, requests = self._state.run, self._state.requests
+        arrived = (requests.arrival_ns >= 0) & (requests.arrival_ns / NS_PER_S <= time_s)
+        if len(requests.turns):  # until then its arrival is the earliest possible
+            joined = requests.turns.order[:run.joined]
+            arrived &= (requests.turns.think_ns < 0) | np.isin(np.arange(len(arrived)), joined)
+        return arrived
+
     def result(self) -> Result:
         """Sums, peaks, counters, request rows and timeline of the run so far."""
         run, total, peaks, sums = self._state.run, self._state.total, self._state.peaks, self._state.sums

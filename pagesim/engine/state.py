@@ -15,6 +15,7 @@ from pagesim.engine.durations import LAST_NS, coefficients
 from pagesim.engine.lists import Wheel, make_wheel
 from pagesim.engine.result import Cause, Column, Window
 from pagesim.engine.setup import Setup
+from pagesim.engine.turns import make_turns
 
 LINES_MAX = 8192  # timeline rows; twice as many steps fall into a row each time it is full
 NO_LIMIT = 2**62
@@ -47,7 +48,8 @@ RUN = _integers(
     "open",  # the step has been performed up to the ledger's instant
     "warm",  # the warm-up is over
     "joined", "available", "users", "done",  # requests that arrived, that may arrive, users, done for good
-    "next_fresh",  # the first request of the queue that was never admitted, or one that was rejected
+    "next_fresh",  # the place, among those that joined, of the first never admitted, or of one that was rejected
+    "passed", "due",  # where some wait for a turn before them: the first that joins by itself; entries in ``TURN.due``
     "num_returning",
     "waiting", "running",  # sequences
     "first", "last", "first_partial",  # rows of the running list
@@ -123,6 +125,7 @@ class Stretch(NamedTuple):
     samples_left: np.ndarray  # int32
     hits: np.ndarray  # int32, tokens found at the first admission
     fates: np.recarray  # FATE
+    turns: np.recarray  # TURN
 
 
 class State(NamedTuple):
@@ -199,6 +202,8 @@ def _stretch(setup: Setup, users: int, shares: bool) -> Stretch:
     if setup.closed_users is not None:
         arrival_ns = np.full(len(trace), -1)
         arrival_ns[:users] = 0
+    elif trace.think_ns is not None:
+        arrival_ns = arrival_ns.copy()  # a turn that waits arrives when the run says
     fates = _records(FATE, len(trace))
     for times_ns in (fates.first_scheduled_ns, fates.first_token_ns, fates.finish_ns):
         times_ns[:] = -1
@@ -206,4 +211,4 @@ def _stretch(setup: Setup, users: int, shares: bool) -> Stretch:
                    none if trace.max_tokens is None else trace.max_tokens,
                    none if trace.num_samples is None else trace.num_samples,
                    none if trace.num_samples is None else trace.num_samples.copy(),
-                   np.zeros(len(trace) if shares else 0, np.int32), fates)
+                   np.zeros(len(trace) if shares else 0, np.int32), fates, make_turns(trace))
