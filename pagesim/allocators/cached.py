@@ -111,6 +111,9 @@ def stored_already(memory, ask):
     return count.hits * memory.block_size
 
 
+found = stored_already  # what it notes for an admission is noted anew before one
+
+
 def fits(memory, ask, running):
     todo = ask.known - ask.stored
     end = ask.known if ask.budget >= todo else ask.stored + ask.budget

@@ -172,6 +172,11 @@ def cached_units(memory):
     return _MODULES[type(memory)].cached_units(memory)
 
 
+def found(memory, ask):
+    """Tokens that ``stored_already`` would find, of an ask that need not be admitted here; of memories that share."""
+    return _MODULES[type(memory)].found(memory, ask)
+
+
 def evicted_blocks(memory):
     """Blocks that lost their key to be handed out; of memories that share."""
     return _MODULES[type(memory)].evicted_blocks(memory)

@@ -104,6 +104,9 @@ def _look_up(memory, ask):
     return count.found
 
 
+found = stored_already  # what it notes for an admission is noted anew before one
+
+
 def fits(memory, ask, running):
     """What nobody locks can be evicted, except what the ask itself would hit."""
     todo = ask.known - ask.stored

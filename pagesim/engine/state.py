@@ -118,6 +118,7 @@ class Stretch(NamedTuple):
     length 0 where absent.
     """
 
+    order: np.ndarray  # int64, requests as they arrive; of length 0 where that is the order of the trace
     arrival_ns: np.ndarray  # int64
     prompt: np.ndarray  # int32
     output: np.ndarray  # int32
@@ -208,7 +209,7 @@ def _stretch(setup: Setup, users: int, shares: bool) -> Stretch:
     fates = _records(FATE, len(trace))
     for times_ns in (fates.first_scheduled_ns, fates.first_token_ns, fates.finish_ns):
         times_ns[:] = -1
-    return Stretch(arrival_ns, trace.prompt_tokens, trace.output_tokens,
+    return Stretch(np.zeros(0, np.int64), arrival_ns, trace.prompt_tokens, trace.output_tokens,
                    none if trace.max_tokens is None else trace.max_tokens,
                    none if trace.num_samples is None else trace.num_samples,
                    none if trace.num_samples is None else trace.num_samples.copy(),

@@ -19,7 +19,7 @@ from pagesim.trace import Trace
 ROWS, MAX_MODEL_LEN, NO_LIMIT = 6, 40, 2**62
 OF_A_SPEC = {"serves": ["spec"], "make": ["spec", "capacity_slots", "demand", "trace"], "name": ["spec"],
              "slots_of_a_unit": ["spec"], "swaps": ["spec"], "check": ["spec", "trace"]}
-OF_ONE_THAT_SHARES, OF_ONE_THAT_DOES_NOT = {"evicted_blocks", "cached_units"}, {"moves"}
+OF_ONE_THAT_SHARES, OF_ONE_THAT_DOES_NOT = {"evicted_blocks", "cached_units", "found"}, {"moves"}
 TRACE = Trace(None, np.full(10_000, 20, np.int32), np.full(10_000, 20, np.int32))
 
 SPECS = {
