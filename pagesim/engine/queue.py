@@ -35,7 +35,7 @@ def _may_join(run, requests):
     """Whether the next request has arrived."""
     if len(requests.turns) > 0:
         return join_turn(run, requests.turns, requests.arrival_ns)
-    return run.joined < run.available and requests.arrival_ns[run.joined] <= run.now_ns
+    return run.joined < run.available and requests.arrival_ns[_joined_as(requests, run.joined)] <= run.now_ns
 
 
 @HOT
@@ -44,7 +44,7 @@ def next_ns(state):
     run, requests = state.run, state.requests
     if len(requests.turns) > 0:
         return next_turn(run, requests.turns, requests.arrival_ns)[1]
-    return requests.arrival_ns[run.joined] if run.joined < run.available else LAST_NS
+    return requests.arrival_ns[_joined_as(requests, run.joined)] if run.joined < run.available else LAST_NS
 
 
 @HOT
@@ -102,4 +102,6 @@ def head(state, budget):
 @HOT
 def _joined_as(requests, place):
     """The request that joined after ``place`` others."""
-    return requests.turns.order[place] if len(requests.turns) > 0 else place
+    if len(requests.turns) > 0:
+        return requests.turns.order[place]
+    return requests.order[place] if len(requests.order) > 0 else place

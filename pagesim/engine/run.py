@@ -66,9 +66,12 @@ class Run:
 
     def _refuse_an_end_of_the_clock(self) -> None:
         run, until_ns = self._state.run, self._state.rules.until_ns
-        if run.end_ns >= LAST_NS or (until_ns == LAST_NS and run.done < len(self.trace)):
+        if run.end_ns >= LAST_NS or (until_ns == LAST_NS and run.done < self._num_requests()):
             raise InputError("the run lasts longer than 146 years, which is where its clock of nanoseconds ends: let "
                              "steps be shorter or requests arrive sooner, or set until_s")
+
+    def _num_requests(self) -> int:
+        return len(self.trace)
 
     def settle(self) -> None:
         """Let the step performed last give back what it ends, instead of in the next ``advance``."""

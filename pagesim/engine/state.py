@@ -96,9 +96,11 @@ SUMS = np.dtype([
 
 # A running sequence.  One that decodes stores ``step - shift`` tokens after being scheduled in ``step``, so that its
 # state needs no update from step to step; one that is still being prefilled keeps ``stored`` of its ``known`` tokens.
-# ``serial`` grows with each admission: the running order.  ``unused`` is a stack of free rows, ``prefilled`` the
-# requests whose first prefill ends in this step; both have nothing to do with the row they stand in.
-ROW = _integers("request", "shift", "known", "stored", "final", "serial", "next", "prev", "unused", "prefilled")
+# ``serial`` grows with each admission: the running order.  ``chunked`` is the step of its latest chunk.  ``unused`` is
+# a stack of free rows, ``prefilled`` the requests whose first prefill ends in this step; both have nothing to do with
+# the row they stand in.
+ROW = _integers("request", "shift", "known", "stored", "final", "serial", "next", "prev", "unused", "prefilled",
+                "chunked")
 
 # A preempted sequence; the last victim is the queue's head.  ``stored`` tokens and ``units`` (blocks or slots) of it
 # lie on the host.
@@ -116,6 +118,7 @@ class Stretch(NamedTuple):
     length 0 where absent.
     """
 
+    order: np.ndarray  # int64, requests as they arrive; of length 0 where that is the order of the trace
     arrival_ns: np.ndarray  # int64
     prompt: np.ndarray  # int32
     output: np.ndarray  # int32
@@ -206,7 +209,7 @@ def _stretch(setup: Setup, users: int, shares: bool) -> Stretch:
     fates = _records(FATE, len(trace))
     for times_ns in (fates.first_scheduled_ns, fates.first_token_ns, fates.finish_ns):
         times_ns[:] = -1
-    return Stretch(arrival_ns, trace.prompt_tokens, trace.output_tokens,
+    return Stretch(np.zeros(0, np.int64), arrival_ns, trace.prompt_tokens, trace.output_tokens,
                    none if trace.max_tokens is None else trace.max_tokens,
                    none if trace.num_samples is None else trace.num_samples,
                    none if trace.num_samples is None else trace.num_samples.copy(),
