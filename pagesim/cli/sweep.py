@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagesim.cli.extras import require
 from pagesim.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ def sweep(
     force: Annotated[bool, typer.Option("--force", help="Replace another sweep in DIR.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cases and what varies, and stop.")] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; the default is the cores.")] = None,
+    cluster: Annotated[str | None, typer.Option(metavar="ADDRESS", help=(
+        "Run on the Dask cluster of this scheduler, such as tcp://10.0.0.1:8786; it needs no shared disk."))] = None,
     shard: Annotated[str, typer.Option(metavar="i/N", help=(
         "Run every N-th case from the i-th on, for a batch system; 'pagesim merge' puts the parts together."))] = "1/1",
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress, no notes.")] = False,
@@ -35,17 +38,22 @@ def sweep(
     from pagesim.experiment import sweep as sweeps
 
     part = _shard(shard)
+    if cluster is not None:
+        require("sweep --cluster", "cluster", "distributed")
+        if jobs is not None:
+            raise InputError("--jobs is for this machine; a cluster has as many workers as it has")
     experiment = load(config, tuple(overrides))
     plan = sweeps.planned(experiment)
     if dry_run:
         _list(experiment)
         return
     sweeps.begin(output, plan, resume=resume, force=force)
-    compile_first((case.allocator for case in experiment.cases), quiet=quiet)
+    if cluster is None:
+        compile_first((case.allocator for case in experiment.cases), quiet=quiet)
     interrupted = False
     try:
         with progress_display(len(plan[part.index - 1::part.count]), quiet=quiet) as on_progress:
-            sweeps.run(experiment, plan, output, part, jobs or os.cpu_count() or 1, on_progress)
+            sweeps.run(experiment, plan, output, part, cluster or jobs or os.cpu_count() or 1, on_progress)
     except KeyboardInterrupt:
         interrupted = True
     raise typer.Exit(130 if _finish(output, plan, part, quiet=quiet, interrupted=interrupted) else (

@@ -26,6 +26,7 @@ from pagesim.case import Case, Experiment
 from pagesim.core.files import forget_halves
 from pagesim.errors import InputError, PagesimError
 from pagesim.experiment.attempt import Outcome, Progress, Task, attempt
+from pagesim.experiment.cluster import run_on_cluster
 from pagesim.experiment.processes import run_in_processes
 from pagesim.report.files import flat, json_text, write_text
 from pagesim.trace.source_file import sha256
@@ -126,9 +127,13 @@ def result_of(folder: Path, case: Planned) -> dict | None:
     return found if isinstance(found, dict) and found.get("address") == case.address else None
 
 
-def run(experiment: Experiment, plan: list[Planned], folder: Path, shard: Shard, jobs: int,
+def run(experiment: Experiment, plan: list[Planned], folder: Path, shard: Shard, where: int | str,
         on_progress: Callable[[Progress], None]) -> None:
-    """Run the cases of this shard that have no figures yet, the longest first; each is written when it ends."""
+    """Run the cases of this shard that have no figures yet, the longest first; each is written when it ends.
+
+    Args:
+        where: in so many processes of this machine, or on the cluster of this address.
+    """
     own = range(shard.index - 1, len(plan), shard.count)
     todo, seen = [], set()
     for index in own:
@@ -139,13 +144,17 @@ def run(experiment: Experiment, plan: list[Planned], folder: Path, shard: Shard,
         seen.add(plan[index].address)
         todo.append(Task(index, experiment.cases[index], keep_result=False))
     todo.sort(key=lambda task: -expected_work(task.case))
-    for task, outcome in _outcomes(todo, min(jobs, len(todo)), on_progress):
+    for task, outcome in _outcomes(todo, where, on_progress):
         _write(folder, plan[task.index], outcome)
 
 
-def _outcomes(tasks: list[Task], jobs: int, on_progress: Callable[[Progress], None]) -> Iterator[tuple[Task, Outcome]]:
-    if jobs > 1:
-        yield from run_in_processes(tasks, jobs, on_progress)
+def _outcomes(tasks: list[Task], where: int | str,
+              on_progress: Callable[[Progress], None]) -> Iterator[tuple[Task, Outcome]]:
+    if isinstance(where, str):
+        yield from run_on_cluster(tasks, where, on_progress)
+        return
+    if min(where, len(tasks)) > 1:
+        yield from run_in_processes(tasks, min(where, len(tasks)), on_progress)
         return
     for task in tasks:
         yield task, attempt(task, on_progress)
