@@ -26,14 +26,18 @@ FLEETS = {
     "AzureLLMInferenceTrace_conv.csv": {"speedup": 64, "kv_memory": "2GiB", "max_model_len": 16384, "count": 64},
     "mooncake_conversation_trace.jsonl.gz": {"speedup": 16, "kv_memory": "32GiB", "max_model_len": 131072, "count": 32},
 }
+def percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
 COLUMNS = {
-    "requests a replica": lambda case: "{min}–{max}".format(**case["fleet"]["imbalance"]["requests"]),
+    "requests a replica": lambda case: "{min:,}–{max:,}".format(**case["fleet"]["imbalance"]["requests"]),
     "block use, CV": lambda case: f"{case['fleet']['together']['block_use_cv']:.2f}",
-    "free in all, %": lambda case: f"{100 * case['fleet']['together']['free']:.1f}",
-    "time in which one refuses its head, %": lambda case: f"{100 * case['fleet']['together']['blocked_by_fragmentation']:.1f}",
+    "free in all, %": lambda case: percent(case["fleet"]["together"]["free"]),
+    "time in which one refuses its head, %": lambda case: percent(case["fleet"]["together"]["blocked_by_fragmentation"]),
     "waiting, most / mean": lambda case: f"{case['fleet']['imbalance']['waiting']['max_over_mean']:.1f}",
     "preemptions": lambda case: f"{case['preemptions']:,}",
-    "hits, %": lambda case: f"{100 * case['sharing']['hit_rate_by_tokens']:.1f}",
+    "hits, %": lambda case: percent(case["sharing"]["hit_rate_by_tokens"]),
     "ttft p50, s": lambda case: f"{case['latency']['ttft']['p50']:.3f}",
     "ttft p99, s": lambda case: f"{case['latency']['ttft']['p99']:.3f}",
 }
