@@ -16,7 +16,8 @@ from pagesim.allocators.key_table import NONE, KeyTable, add, drop, find, make_k
 from pagesim.allocators.table_store import TableStore, give_region, make_store, move, size_of, take_region
 from pagesim.allocators.paged import (  # noqa: F401 - answers that are the same
     Paged, _blocks, _free_blocks, add_runs, age_holes, allocated_slots, asked_slots, check, free_slots, has_holes,
-    hole_stats, ids, name, num_units, reservation, room_tokens, slots_of_a_unit, unit_slots, units)
+    hole_stats, ids, keep_chunk, keeps_chunks, name, num_units, reservation, room_tokens, slots_of_a_unit, swaps,
+    unit_slots, units)
 from pagesim.core.histogram import BINS, PLACES, bin_of, binned
 from pagesim.core.jit import COLD, HOT
 from pagesim.core.machine import refuse_large_tables
@@ -134,7 +135,7 @@ def admit(memory, row, ask, tokens, step):
     count, hold = memory.count, memory.hold[row]
     hold.request, hold.chain, hold.keyed, hold.blocks = ask.request, count.chain, count.hits, 0
     need = _blocks(memory, tokens)
-    _find_room(memory, row, need)
+    find_room(memory, row, need)
     for j in range(count.hits):
         block = memory.found[j]
         memory.tables.entries[hold.at + j] = block
@@ -166,7 +167,7 @@ def extend(memory, row, stored, tokens, step):
 def _take(memory, row, need, step):
     """Append ``need`` blocks to the row's table; they are free."""
     count, hold = memory.count, memory.hold[row]
-    _find_room(memory, row, hold.blocks + need)
+    find_room(memory, row, hold.blocks + need)
     for k in range(hold.at + hold.blocks, hold.at + hold.blocks + need):
         if count.freed > 0:
             count.freed -= 1
@@ -252,7 +253,7 @@ def release(memory, row, stored, is_over, step):
 
 
 @HOT
-def _find_room(memory, row, blocks):
+def find_room(memory, row, blocks):
     """Let the row's table have a region that is large enough for so many blocks."""
     hold = memory.hold[row]
     if blocks > hold.room:

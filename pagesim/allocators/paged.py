@@ -29,7 +29,7 @@ class Paged:
     block_size: int = 16
     """Slots in a block; 1 is a token pool."""
     reuse: Reuse = "lifo"
-    """Freed blocks are handed out next (lifo, vLLM without prefix caching) or last (fifo)."""
+    """Freed blocks are handed out next (lifo, vLLM without prefix caching) or last (fifo); not of a radix cache."""
     watermark: float = 0.0
     """Share of the blocks kept free at an admission while something runs."""
     prefix_cache: PrefixCache = "none"
@@ -43,6 +43,9 @@ class Paged:
         one_of("eviction", self.eviction, get_args(Eviction))
         if self.eviction != "lru" and self.prefix_cache != "radix":
             raise InputError(f"eviction {self.eviction} needs prefix_cache radix, got {self.prefix_cache}")
+        if self.reuse != "lifo" and self.prefix_cache == "radix":
+            raise InputError("with prefix_cache radix the block size decides in which order blocks are reused; leave "
+                             f"out reuse: {self.reuse}")
         if self.block_size < 1:
             raise InputError(f"block_size must be at least 1, got {self.block_size}")
         if not 0 <= self.watermark < 1:
@@ -84,6 +87,10 @@ def serves(spec):
     return spec.prefix_cache == "none"
 
 
+def swaps(spec):
+    return True
+
+
 def make(spec, capacity_slots, demand, trace):
     num_blocks = capacity_slots // spec.block_size
     width = min(ceil_div(demand.longest_tokens, spec.block_size), num_blocks)
@@ -104,7 +111,8 @@ def name(spec):
     fifo = ["fifo"] if spec.reuse == "fifo" else []
     watermark = [f"watermark={spec.watermark}"] if spec.watermark else []
     cache = [f"prefix_cache={spec.prefix_cache}"] if spec.prefix_cache != "none" else []
-    return " ".join(["paged", str(spec.block_size), *cache, *fifo, *watermark])
+    eviction = [f"eviction={spec.eviction}"] if spec.eviction != "lru" else []
+    return " ".join(["paged", str(spec.block_size), *cache, *eviction, *fifo, *watermark])
 
 
 def slots_of_a_unit(spec):
@@ -113,7 +121,7 @@ def slots_of_a_unit(spec):
 
 def check(spec: Paged, trace: Trace) -> None:
     granularity = trace.source.hash_block_tokens
-    if spec.prefix_cache == "none" or trace.prefix_ids is None or not granularity:
+    if spec.prefix_cache != "vllm" or trace.prefix_ids is None or not granularity:
         return
     if spec.block_size % granularity and granularity % spec.block_size:
         raise InputError(f"block_size {spec.block_size} and the trace's prefix ids, one for each {granularity} tokens, "
@@ -301,6 +309,14 @@ def _measure(memory, ids, taken, step):
         else:
             for i in range(blocks):
                 memory.lifetimes[bin_of(step - last + i * between)] += 1
+
+
+def keeps_chunks(memory):
+    return False
+
+
+def keep_chunk(memory, row, stored, step):
+    pass
 
 
 def room_tokens(memory, row):

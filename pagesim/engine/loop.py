@@ -6,7 +6,9 @@ memory or ends.  Partially prefilled sequences are always at the end of the runn
 finish its prefill has used up the step's budget.
 """
 
-from pagesim.allocators.contract import allocated_slots
+import numpy as np
+
+from pagesim.allocators.contract import allocated_slots, keep_chunk, keeps_chunks
 from pagesim.core.histogram import bin_of
 from pagesim.core.jit import COLD, HOT
 from pagesim.core.units import NS_PER_S
@@ -64,11 +66,28 @@ def end_step(state, memory):
     run.open = 0
     run.now_ns = run.end_ns
     row = wheel_first(state.ending, run.step)
-    while row >= 0:
+    while row >= 0 and not (keeps_chunks(memory) and state.rows.chunked[row] == run.step):
         _complete(state, memory, row)
         row = wheel_first(state.ending, run.step)
+    if keeps_chunks(memory):
+        _end_chunks(state, memory)
     if state.rules.closed:
         _let_arrive(state)
+
+
+@COLD
+def _end_chunks(state, memory):
+    """The rows that computed a chunk in the step, which are the last of the running list, end or are kept."""
+    run, rows = state.run, state.rows
+    row, following = run.last, np.int64(-1)
+    while row >= 0 and rows.chunked[row] == run.step:
+        following, row = row, rows.prev[row]
+    while following >= 0:
+        row, following = following, rows.next[following]
+        if state.ending.link.due[row] == run.step:
+            _complete(state, memory, row)
+        else:
+            keep_chunk(memory, row, rows.stored[row], run.step)
 
 
 @HOT

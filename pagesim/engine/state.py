@@ -96,9 +96,11 @@ SUMS = np.dtype([
 
 # A running sequence.  One that decodes stores ``step - shift`` tokens after being scheduled in ``step``, so that its
 # state needs no update from step to step; one that is still being prefilled keeps ``stored`` of its ``known`` tokens.
-# ``serial`` grows with each admission: the running order.  ``unused`` is a stack of free rows, ``prefilled`` the
-# requests whose first prefill ends in this step; both have nothing to do with the row they stand in.
-ROW = _integers("request", "shift", "known", "stored", "final", "serial", "next", "prev", "unused", "prefilled")
+# ``serial`` grows with each admission: the running order.  ``chunked`` is the step of its latest chunk.  ``unused`` is
+# a stack of free rows, ``prefilled`` the requests whose first prefill ends in this step; both have nothing to do with
+# the row they stand in.
+ROW = _integers("request", "shift", "known", "stored", "final", "serial", "next", "prev", "unused", "prefilled",
+                "chunked")
 
 # A preempted sequence; the last victim is the queue's head.  ``stored`` tokens and ``units`` (blocks or slots) of it
 # lie on the host.

@@ -7,7 +7,7 @@ import pytest
 from comparison import assert_engine_equals_oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import contiguous, paged, setups, sharing_setups
+from strategies import contiguous, long_prefixes, paged, setups, sharing_setups
 
 from pagesim.allocators import Contiguous, Paged
 from pagesim.allocators.holes import PLACEMENTS
@@ -31,6 +31,20 @@ def test_engine_and_oracle_are_equal_on_regions(made):
 def test_engine_and_oracle_are_equal_on_sessions_and_a_prefix_cache(drawn):
     made, _ = drawn
     assert_engine_equals_oracle(made)
+
+
+@settings(max_examples=600)
+@given(sharing_setups(("radix",), alone=True))
+def test_engine_and_oracle_are_equal_on_sessions_and_a_radix_cache(drawn):
+    made, _ = drawn
+    assert_engine_equals_oracle(made)
+
+
+@pytest.mark.parametrize("block_size", (1, 16))
+@settings(max_examples=60)
+@given(data=st.data())
+def test_engine_and_oracle_are_equal_on_long_prefixes_in_a_radix_cache(block_size, data):
+    assert_engine_equals_oracle(data.draw(long_prefixes(block_size)))
 
 
 @pytest.mark.parametrize("block_size", (1, 2, 3))
