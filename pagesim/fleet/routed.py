@@ -2,7 +2,8 @@
 
 A request sees every replica as it is just before it joins: all steps that start earlier are performed, all that end by
 then have given back what they ended.  It is looked at when it arrives, not when its server has time for it, so that
-requests that arrive during a step may all find the same replica the emptiest: one that waits holds nothing.
+requests that arrive during a step may all find the same replica the emptiest: one that waits holds nothing.  Of a radix
+cache it sees what the step that is under way will have inserted, too: before the step is over nothing is admitted.
 """
 
 import time

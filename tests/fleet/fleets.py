@@ -27,9 +27,9 @@ def caching_fleets(draw) -> tuple[Setup, Replicas]:
 @st.composite
 def talking_fleets(draw) -> tuple[Setup, Replicas]:
     """The same with turns that wait for the ones before; not dealt out, so that these may be anywhere."""
-    made, _ = draw(sharing_setups(("none", "vllm"), alone=True).filter(
+    made, _ = draw(sharing_setups(("none", "vllm", "radix"), alone=True).filter(
         lambda drawn: drawn[0].closed_users is None and drawn[0].trace.session_parent is not None))
-    rules = ("round_robin", "least_kv_used") + ("longest_cached_prefix",) * (made.allocator.prefix_cache == "vllm")
+    rules = ("round_robin", "least_kv_used") + ("longest_cached_prefix",) * (made.allocator.prefix_cache != "none")
     return made, Replicas(draw(st.integers(1, 4)), draw(st.sampled_from(rules)))
 
 
