@@ -38,8 +38,8 @@ COLUMNS = {
     "waiting, most / mean": lambda case: f"{case['fleet']['imbalance']['waiting']['max_over_mean']:.1f}",
     "preemptions": lambda case: f"{case['preemptions']:,}",
     "hits, %": lambda case: percent(case["sharing"]["hit_rate_by_tokens"]),
-    "ttft p50, s": lambda case: f"{case['latency']['ttft']['p50']:.3f}",
-    "ttft p99, s": lambda case: f"{case['latency']['ttft']['p99']:.3f}",
+    "ttft p50, s": lambda case: f"{case['latency']['ttft']['p50']:,.3f}",
+    "ttft p99, s": lambda case: f"{case['latency']['ttft']['p99']:,.3f}",
 }
 
 
