@@ -63,7 +63,7 @@ def test_a_closed_loop_has_no_replicas(tmp_path):
 
 def test_the_longest_cached_prefix_needs_a_prefix_cache(tmp_path):
     keys = "replicas: {count: 2, routing: longest_cached_prefix}"
-    with pytest.raises(ConfigError, match=r"needs a prefix cache, and allocator 0 has none; give it prefix_cache: vllm"):
+    with pytest.raises(ConfigError, match=r"needs a prefix cache, and allocator 0 has none; give it prefix_cache: vllm or radix"):
         load(write_experiment(tmp_path, keys=keys, allocators=PAGED))
     load(write_experiment(tmp_path, keys=keys, allocators="[{kind: paged, prefix_cache: vllm}]"))
 
