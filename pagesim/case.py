@@ -7,7 +7,7 @@ from pagesim.allocators import Spec
 from pagesim.engine.durations import Durations
 from pagesim.engine.scheduling import Scheduling
 
-Routing = Literal["round_robin", "by_session"]
+Routing = Literal["round_robin", "by_session", "least_kv_used", "longest_cached_prefix"]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,9 @@ class Replicas:
     Attributes:
         count: how many.
         routing: ``round_robin``: each request the next replica.  ``by_session``: each session the next replica, for
-            all of its turns; a request outside any is a session of its own.
+            all of its turns; a request outside any is a session of its own.  ``least_kv_used``: the replica whose
+            running sequences hold the least when it arrives, of several the first.  ``longest_cached_prefix``: the one
+            that has most of its prompt cached, of several the one of least KV used.
     """
 
     count: int = 1

@@ -106,7 +106,8 @@ def sharing_setups(draw, caches=("none", "vllm", "radix"), alone: bool = False) 
     scheduling = draw(schedulings(largest + draw(st.integers(0, 4))))
     if cache == "radix":
         scheduling = replace(scheduling, preemption="recompute")
-    allocator = Paged(block_size, draw(st.sampled_from(("lifo", "fifo"))), draw(st.sampled_from((0.0, 0.0, 0.1, 0.4))), cache,
+    allocator = Paged(block_size, "lifo" if cache == "radix" else draw(st.sampled_from(("lifo", "fifo"))),
+                      draw(st.sampled_from((0.0, 0.0, 0.1, 0.4))), cache,
                       draw(st.sampled_from(("lru", "lfu", "fifo"))) if cache == "radix" else "lru")
     users = draw(st.sampled_from((1, 3))) if one_in(draw, 4) else None
     made = setup(
@@ -117,6 +118,25 @@ def sharing_setups(draw, caches=("none", "vllm", "radix"), alone: bool = False) 
         max_model_len=scheduling.max_num_batched_tokens if not scheduling.chunked_prefill else largest,
         scheduling=scheduling, durations=draw(durations()), closed_users=users)
     return made, Sharing(draw(st.sampled_from((0.0, 0.2, 0.7, 1.0))), draw(st.integers(0, 2**64 - 1)))
+
+
+@st.composite
+def long_prefixes(draw, block_size: int) -> Setup:
+    """A radix cache under prompts of several ids of 16 tokens each and a tail of their own."""
+    num_requests = draw(st.sampled_from((8, 12, 4)))
+
+    def column(values) -> list[int]:
+        return draw(st.lists(values, min_size=num_requests, max_size=num_requests))
+
+    prompts, outputs = column(st.integers(1, 70)), column(st.integers(1, 24))
+    scheduling = replace(draw(schedulings(94)), preemption="recompute")
+    if scheduling.chunked_prefill:
+        scheduling = replace(scheduling, max_num_batched_tokens=8 * scheduling.max_num_batched_tokens)
+    return setup(
+        prompts, outputs, draw(arrivals(num_requests)), prefix_ids=draw(prefix_trees(prompts, 16)), hash_block_tokens=16,
+        allocator=Paged(block_size, prefix_cache="radix", eviction=draw(st.sampled_from(("lru", "lfu", "fifo")))),
+        capacity_slots=draw(tight_capacities(prompts, outputs, [1] * num_requests, block_size)), max_model_len=94,
+        scheduling=scheduling, durations=draw(durations()))
 
 
 @st.composite

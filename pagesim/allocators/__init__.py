@@ -3,10 +3,11 @@
 from types import ModuleType
 from typing import NamedTuple
 
-from pagesim.allocators import cached, contiguous, paged
+from pagesim.allocators import cached, contiguous, paged, radix
 from pagesim.allocators.cached import CachedMemory
 from pagesim.allocators.contiguous import Contiguous, ContiguousMemory
 from pagesim.allocators.paged import Paged, PagedMemory
+from pagesim.allocators.radix import RadixMemory
 from pagesim.errors import InputError
 
 
@@ -26,6 +27,7 @@ KINDS = (
     Kind("contiguous", Contiguous, ContiguousMemory, contiguous),
     Kind("paged", Paged, PagedMemory, paged),
     Kind("cached", Paged, CachedMemory, cached),
+    Kind("radix", Paged, RadixMemory, radix),
 )
 
 Spec = Contiguous | Paged

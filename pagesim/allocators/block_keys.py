@@ -45,7 +45,7 @@ def make_prefixes(trace, block_size):
 
 
 @HOT
-def _mixed(state, part):
+def mixed(state, part):
     """Another 62 bits of ``state`` and ``part``, by a Feistel network of six rounds.
 
     No product exceeds 62 bits: compiled signed integers must not overflow, and Python's do not wrap.
@@ -67,7 +67,7 @@ def start_of_chain():
 
 
 @HOT
-def _covered(prefixes, request):
+def covered(prefixes, request):
     """Prompt tokens that prefix ids cover."""
     if len(prefixes.offsets) == 0:
         return 0
@@ -78,7 +78,7 @@ def _covered(prefixes, request):
 @HOT
 def shareable_blocks(prefixes, request):
     """Blocks from the first that another request may hold too."""
-    tokens = _covered(prefixes, request)
+    tokens = covered(prefixes, request)
     if len(prefixes.history) > 0:
         tokens = max(tokens, int(prefixes.history[request]))
     return tokens // prefixes.block_size
@@ -99,9 +99,9 @@ def next_key(prefixes, key, request, j):
         while prefixes.parent[owner] >= 0 and end <= prefixes.history[owner]:
             owner = int(prefixes.parent[owner])
         if prefixes.history[owner] > end - size:  # the turn before ends within the block
-            key = _mixed(_mixed(key, _AFTER), int(prefixes.parent[owner]))
-    if end > _covered(prefixes, owner):
-        return _mixed(_mixed(_mixed(key, _OWN), owner), int(j))
+            key = mixed(mixed(key, _AFTER), int(prefixes.parent[owner]))
+    if end > covered(prefixes, owner):
+        return mixed(mixed(mixed(key, _OWN), owner), int(j))
     return _key_by_ids(prefixes, key, owner, end)
 
 
@@ -111,12 +111,12 @@ def _key_by_ids(prefixes, key, owner, end):
     ids = prefixes.ids[prefixes.offsets[owner]:prefixes.offsets[owner + 1]]
     begin = end - size
     if size <= granularity:
-        return _mixed(_mixed(key, int(ids[begin // granularity]) + 4), begin % granularity)
+        return mixed(mixed(key, int(ids[begin // granularity]) + 4), begin % granularity)
     first = begin
     if len(prefixes.history) > 0:
         first = max(begin, int(prefixes.history[owner]) // granularity * granularity)
     for k in range(first // granularity, end // granularity):
-        key = _mixed(key, int(ids[k]) + 4)
+        key = mixed(key, int(ids[k]) + 4)
     return key
 
 

@@ -13,11 +13,14 @@ import numpy as np
 from pagesim.allocators.block_keys import (
     Prefixes, is_continued, make_prefixes, next_key, shareable_blocks, start_of_chain)
 from pagesim.allocators.key_table import NONE, KeyTable, add, drop, find, make_key_table
+from pagesim.allocators.table_store import TableStore, give_region, make_store, move, size_of, take_region
 from pagesim.allocators.paged import (  # noqa: F401 - answers that are the same
     Paged, _blocks, _free_blocks, add_runs, age_holes, allocated_slots, asked_slots, check, free_slots, has_holes,
-    hole_stats, ids, name, num_units, reservation, room_tokens, slots_of_a_unit, unit_slots, units)
-from pagesim.core.histogram import BINS, bin_of
+    hole_stats, ids, keep_chunk, keeps_chunks, name, num_units, reservation, room_tokens, slots_of_a_unit, swaps,
+    unit_slots, units)
+from pagesim.core.histogram import BINS, PLACES, bin_of, binned
 from pagesim.core.jit import COLD, HOT
+from pagesim.core.machine import refuse_large_tables
 from pagesim.core.units import ceil_div
 from pagesim.errors import InputError
 
@@ -27,8 +30,9 @@ from pagesim.errors import InputError
 COUNT = np.dtype([(field, np.int64) for field in (
     "fresh", "freed", "used", "cached", "oldest", "newest", "doubled", "hits", "free_hits", "chain", "evicted")],
     align=True)
-# What a row holds: its blocks; those of them that went through the chain of keys, and the key of the last of these.
-HOLD = np.dtype([(field, np.int64) for field in ("blocks", "keyed", "chain", "request")], align=True)
+# What a row holds: its blocks, whose ids are in the region of ``room`` entries from ``at`` on; those of them that went
+# through the chain of keys, and the key of the last of these.
+HOLD = np.dtype([(field, np.int64) for field in ("blocks", "at", "room", "keyed", "chain", "request")], align=True)
 UNKEYED, MARKED, KEYED = range(3)
 
 
@@ -38,7 +42,7 @@ class CachedMemory(NamedTuple):
     fifo: bool
     watermark_blocks: int
     prefixes: Prefixes
-    table: np.ndarray  # int32 (rows, max blocks): logical → physical block
+    tables: TableStore  # of each row: logical → physical block
     hold: np.recarray  # HOLD (rows,)
     owners: np.ndarray  # int32 (blocks,)
     state: np.ndarray  # int8 (blocks,): UNKEYED, MARKED, KEYED
@@ -51,7 +55,7 @@ class CachedMemory(NamedTuple):
     count: np.record  # COUNT
     lifetimes: np.ndarray  # int64 (64,): steps from a block's first owner to its last
     ages: np.ndarray  # int64 (64,): steps from a block's last owner to its eviction
-    runs: np.ndarray  # int64 (64,): runs of adjacent ids in the tables given back, by their length
+    runs: np.ndarray  # int64 (PLACES,): runs of adjacent ids in the tables given back, by their length
 
 
 EXAMPLE = Paged(prefix_cache="vllm")
@@ -68,18 +72,20 @@ def make(spec, capacity_slots, demand, trace):
                              "is not simulated yet; choose prefix_cache: none")
     num_blocks = capacity_slots // spec.block_size
     width = min(ceil_div(demand.longest_tokens, spec.block_size), num_blocks)
+    total = demand.total_tokens // spec.block_size + demand.sequences
+    refuse_large_tables(8 * min(demand.rows * width, total) + 48 * min(num_blocks, total), num_blocks)
     count = np.zeros(1, COUNT).view(np.recarray)[0]
     count.oldest = count.newest = NONE
     return CachedMemory(
         num_blocks=num_blocks, block_size=spec.block_size, fifo=spec.reuse == "fifo",
         watermark_blocks=math.floor(spec.watermark * (num_blocks + 1)),
         prefixes=make_prefixes(trace, spec.block_size),
-        table=np.empty((demand.rows, 16 * (ceil_div(width, 16) | 1)), np.int32),
+        tables=make_store(demand.rows, width, demand.rows * width),
         hold=np.zeros(demand.rows, HOLD).view(np.recarray), owners=np.zeros(num_blocks, np.int32),
         state=np.zeros(num_blocks, np.int8), keys=make_key_table(num_blocks), newer=np.empty(num_blocks, np.int32),
         older=np.empty(num_blocks, np.int32), since=np.empty(num_blocks, np.int32),
         freed=np.empty(num_blocks, np.int32), found=np.empty(width, np.int32), count=count,
-        lifetimes=np.zeros(BINS, np.int64), ages=np.zeros(BINS, np.int64), runs=np.zeros(BINS, np.int64))
+        lifetimes=np.zeros(BINS, np.int64), ages=np.zeros(BINS, np.int64), runs=np.zeros(PLACES, np.int64))
 
 
 # Finding.
@@ -105,6 +111,9 @@ def stored_already(memory, ask):
     return count.hits * memory.block_size
 
 
+found = stored_already  # what it notes for an admission is noted anew before one
+
+
 def fits(memory, ask, running):
     todo = ask.known - ask.stored
     end = ask.known if ask.budget >= todo else ask.stored + ask.budget
@@ -125,9 +134,11 @@ def fits_empty(memory, ask):
 def admit(memory, row, ask, tokens, step):
     count, hold = memory.count, memory.hold[row]
     hold.request, hold.chain, hold.keyed, hold.blocks = ask.request, count.chain, count.hits, 0
+    need = _blocks(memory, tokens)
+    find_room(memory, row, need)
     for j in range(count.hits):
         block = memory.found[j]
-        memory.table[row, j] = block
+        memory.tables.entries[hold.at + j] = block
         if memory.owners[block] == 0:
             _unlink(memory, block)
             count.used += 1
@@ -137,7 +148,7 @@ def admit(memory, row, ask, tokens, step):
         memory.owners[block] += 1
     hold.blocks = count.hits
     count.hits = count.free_hits = 0
-    _take(memory, row, _blocks(memory, tokens) - hold.blocks, step)
+    _take(memory, row, need - hold.blocks, step)
     _give_keys(memory, row, tokens)
 
 
@@ -156,7 +167,8 @@ def extend(memory, row, stored, tokens, step):
 def _take(memory, row, need, step):
     """Append ``need`` blocks to the row's table; they are free."""
     count, hold = memory.count, memory.hold[row]
-    for k in range(hold.blocks, hold.blocks + need):
+    find_room(memory, row, hold.blocks + need)
+    for k in range(hold.at + hold.blocks, hold.at + hold.blocks + need):
         if count.freed > 0:
             count.freed -= 1
             block = np.int64(memory.freed[count.freed])
@@ -167,7 +179,7 @@ def _take(memory, row, need, step):
             block = count.oldest
             _unlink(memory, block)
             _evict(memory, block, step)
-        memory.table[row, k] = block
+        memory.tables.entries[k] = block
         memory.owners[block] = 1
         memory.since[block] = step
     count.used += need
@@ -197,7 +209,7 @@ def _key_up_to(memory, row, full):
     hold = memory.hold[row]
     for j in range(hold.keyed, full):
         hold.chain = next_key(memory.prefixes, hold.chain, hold.request, j)
-        block = np.int64(memory.table[row, j])
+        block = np.int64(memory.tables.entries[hold.at + j])
         add(memory.keys, block, hold.chain)
         memory.state[block] = KEYED
         hold.keyed = j + 1
@@ -212,7 +224,7 @@ def release(memory, row, stored, is_over, step):
     full = stored // memory.block_size
     if not is_over or is_continued(memory.prefixes, hold.request):
         _key_up_to(memory, row, full)
-    held = memory.table[row, :hold.blocks]
+    held = memory.tables.entries[hold.at:hold.at + hold.blocks]
     add_runs(memory.runs, held)
     front = 0
     for k in range(hold.blocks):
@@ -235,7 +247,20 @@ def release(memory, row, stored, is_over, step):
     for k in range(front):  # as a group, so that the last block is handed out next
         memory.freed[count.freed] = memory.found[front - 1 - k]
         count.freed += 1
-    hold.blocks = hold.keyed = 0
+    if hold.room > 0:
+        give_region(memory.tables, hold.at, size_of(hold.room))
+    hold.blocks = hold.room = hold.keyed = 0
+
+
+@HOT
+def find_room(memory, row, blocks):
+    """Let the row's table have a region that is large enough for so many blocks."""
+    hold = memory.hold[row]
+    if blocks > hold.room:
+        size = size_of(blocks)
+        hold.at = take_region(memory.tables, size) if hold.room == 0 else (
+            move(memory.tables, hold.at, size_of(hold.room), size))
+        hold.room = 1 << size
 
 
 @HOT
@@ -296,7 +321,7 @@ def cached_units(memory):
 
 
 def histograms(memory):
-    return {"block_lifetime_steps": memory.lifetimes, "table_run_blocks": memory.runs,
+    return {"block_lifetime_steps": memory.lifetimes, "table_run_blocks": binned(memory.runs),
             "eviction_age_steps": memory.ages}
 
 

@@ -67,6 +67,10 @@ def serves(spec):
     return True
 
 
+def swaps(spec):
+    return True
+
+
 def make(spec, capacity_slots, demand, trace):
     return ContiguousMemory(
         capacity_slots, RESERVES.index(spec.reserve), *spec.exact_growth().as_integer_ratio(), demand.max_model_len,
@@ -164,6 +168,14 @@ def _grow_to(memory, row, stored, target):
 def release(memory, row, stored, is_over, step):
     give_back(memory.holes, memory.start[row], memory.allocated[row])
     memory.asked[row] = memory.allocated[row] = 0
+
+
+def keeps_chunks(memory):
+    return False
+
+
+def keep_chunk(memory, row, stored, step):
+    pass
 
 
 def room_tokens(memory, row):

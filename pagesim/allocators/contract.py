@@ -52,6 +52,16 @@ def release(memory, row, stored, is_over, step):
     return _MODULES[type(memory)].release(memory, row, stored, is_over, step)
 
 
+def keeps_chunks(memory):
+    """Whether it is told of chunks, by ``keep_chunk``; a constant."""
+    return _MODULES[type(memory)].keeps_chunks(memory)
+
+
+def keep_chunk(memory, row, stored, step):
+    """The step is over in which ``row``, which goes on and stores ``stored`` tokens, computed a chunk of a prefill."""
+    return _MODULES[type(memory)].keep_chunk(memory, row, stored, step)
+
+
 def room_tokens(memory, row):
     """Tokens that ``row`` can store in all without ``extend``."""
     return _MODULES[type(memory)].room_tokens(memory, row)
@@ -117,9 +127,9 @@ def forget(memory):
     return _MODULES[type(memory)].forget(memory)
 
 
-_COMPILED = (stored_already, fits, fits_empty, reservation, admit, extend, release, room_tokens, asked_slots,
-             allocated_slots, units, unit_slots, free_slots, cached_slots, doubled_slots, shares, has_holes, hole_stats,
-             age_holes, forget)
+_COMPILED = (stored_already, fits, fits_empty, reservation, admit, extend, release, keeps_chunks, keep_chunk,
+             room_tokens, asked_slots, allocated_slots, units, unit_slots, free_slots, cached_slots, doubled_slots,
+             shares, has_holes, hole_stats, age_holes, forget)
 
 
 # Asked from Python, of a run as it stands.
@@ -162,14 +172,20 @@ def cached_units(memory):
     return _MODULES[type(memory)].cached_units(memory)
 
 
+def found(memory, ask):
+    """Tokens that ``stored_already`` would find, of an ask that need not be admitted here; of memories that share."""
+    return _MODULES[type(memory)].found(memory, ask)
+
+
 def evicted_blocks(memory):
     """Blocks that lost their key to be handed out; of memories that share."""
     return _MODULES[type(memory)].evicted_blocks(memory)
 
 
 # A module also answers of a spec: whether it ``serves(spec)``, as it does its ``EXAMPLE``; its memory,
-# ``make(spec, capacity_slots, demand, trace)``; ``name(spec)``, a short name; ``slots_of_a_unit(spec)``; and
-# ``check(spec, trace)``, which raises InputError for a trace that it cannot serve.
+# ``make(spec, capacity_slots, demand, trace)``; ``name(spec)``, a short name; ``slots_of_a_unit(spec)``;
+# ``swaps(spec)``, whether a victim's memory can wait on the host; and ``check(spec, trace)``, which raises InputError
+# for a trace that it cannot serve.
 
 
 def tell_numba() -> None:

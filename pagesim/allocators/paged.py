@@ -6,10 +6,13 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
+from pagesim.allocators.table_store import TableStore, give_region, make_store, move, size_of, take_region
 from pagesim.core.choices import one_of
-from pagesim.core.histogram import BINS, bin_of
-from pagesim.core.jit import HOT
+from pagesim.core.histogram import BINS, PLACES, bin_of, binned, place_of
+from pagesim.core.jit import COLD, HOT
+from pagesim.core.lazy import lazy
 from pagesim.core.ledger import NOBODY
+from pagesim.core.machine import refuse_large_tables
 from pagesim.core.units import ceil_div, final_tokens
 from pagesim.errors import InputError
 from pagesim.trace.trace import Trace
@@ -26,7 +29,7 @@ class Paged:
     block_size: int = 16
     """Slots in a block; 1 is a token pool."""
     reuse: Reuse = "lifo"
-    """Freed blocks are handed out next (lifo, vLLM without prefix caching) or last (fifo)."""
+    """Freed blocks are handed out next (lifo, vLLM without prefix caching) or last (fifo); not of a radix cache."""
     watermark: float = 0.0
     """Share of the blocks kept free at an admission while something runs."""
     prefix_cache: PrefixCache = "none"
@@ -40,6 +43,9 @@ class Paged:
         one_of("eviction", self.eviction, get_args(Eviction))
         if self.eviction != "lru" and self.prefix_cache != "radix":
             raise InputError(f"eviction {self.eviction} needs prefix_cache radix, got {self.prefix_cache}")
+        if self.reuse != "lifo" and self.prefix_cache == "radix":
+            raise InputError("with prefix_cache radix the block size decides in which order blocks are reused; leave "
+                             f"out reuse: {self.reuse}")
         if self.block_size < 1:
             raise InputError(f"block_size must be at least 1, got {self.block_size}")
         if not 0 <= self.watermark < 1:
@@ -48,9 +54,10 @@ class Paged:
 
 # Blocks from ``fresh`` on were never handed out; ``freed`` blocks were given back, the ring of fifo begins at ``head``.
 COUNT = np.dtype([(field, np.int64) for field in ("fresh", "head", "freed", "used")], align=True)
-# What a row holds: its blocks; entries in ``taken``; and the blocks taken since the last entry, one every
-# ``block_size`` steps as a decode step takes them, the next of them in step ``due``.
-HOLD = np.dtype([(field, np.int64) for field in ("blocks", "entries", "since", "due")], align=True)
+# What a row holds: its blocks, whose ids are in the region of ``room`` entries from ``at`` on; entries in ``taken``;
+# and the blocks taken since the last entry, one every ``block_size`` steps as a decode step takes them, the next of
+# them in step ``due``.
+HOLD = np.dtype([(field, np.int64) for field in ("blocks", "at", "room", "entries", "since", "due")], align=True)
 
 
 class PagedMemory(NamedTuple):
@@ -64,13 +71,13 @@ class PagedMemory(NamedTuple):
     block_size: int
     fifo: bool
     watermark_blocks: int
-    table: np.ndarray  # int32 (rows, max blocks): logical → physical block
+    tables: TableStore  # of each row: logical → physical block
     hold: np.recarray  # HOLD (rows,)
-    taken: np.ndarray  # int32 (rows, max blocks, 3): entries of (blocks, step that took the last, steps between)
+    taken: np.ndarray  # int32 (entries of the tables, 3): (blocks, step that took the last, steps between)
     freed: np.ndarray  # int32
     count: np.record  # COUNT
     lifetimes: np.ndarray  # int64 (64,): histogram of steps from taking a block to giving it back
-    runs: np.ndarray  # int64 (64,): runs of adjacent ids in the tables given back, by their length
+    runs: np.ndarray  # int64 (PLACES,): runs of adjacent ids in the tables given back, by their length
 
 
 EXAMPLE = Paged()
@@ -80,25 +87,32 @@ def serves(spec):
     return spec.prefix_cache == "none"
 
 
+def swaps(spec):
+    return True
+
+
 def make(spec, capacity_slots, demand, trace):
     num_blocks = capacity_slots // spec.block_size
     width = min(ceil_div(demand.longest_tokens, spec.block_size), num_blocks)
-    stride = 16 * (ceil_div(width, 16) | 1)  # an odd number of cache lines, lest rows share their places in the cache
     total = demand.total_tokens // spec.block_size + demand.sequences
     live = min(num_blocks, total if spec.reuse == "fifo" else demand.rows * width)
+    most = min(num_blocks, demand.rows * width, total)  # blocks that are ever used
+    refuse_large_tables(20 * most, most)
+    tables = make_store(demand.rows, width, num_blocks)
     return PagedMemory(
         num_blocks=num_blocks, block_size=spec.block_size, fifo=spec.reuse == "fifo",
-        watermark_blocks=math.floor(spec.watermark * (num_blocks + 1)), table=np.empty((demand.rows, stride), np.int32),
-        hold=np.zeros(demand.rows, HOLD).view(np.recarray), taken=np.empty((demand.rows, stride, 3), np.int32),
-        freed=np.empty(max(live, 1), np.int32), count=np.zeros(1, COUNT).view(np.recarray)[0],
-        lifetimes=np.zeros(BINS, np.int64), runs=np.zeros(BINS, np.int64))
+        watermark_blocks=math.floor(spec.watermark * (num_blocks + 1)), tables=tables,
+        hold=np.zeros(demand.rows, HOLD).view(np.recarray), taken=lazy((len(tables.entries), 3), np.int32),
+        freed=lazy(max(live, 1), np.int32), count=np.zeros(1, COUNT).view(np.recarray)[0],
+        lifetimes=np.zeros(BINS, np.int64), runs=np.zeros(PLACES, np.int64))
 
 
 def name(spec):
     fifo = ["fifo"] if spec.reuse == "fifo" else []
     watermark = [f"watermark={spec.watermark}"] if spec.watermark else []
     cache = [f"prefix_cache={spec.prefix_cache}"] if spec.prefix_cache != "none" else []
-    return " ".join(["paged", str(spec.block_size), *cache, *fifo, *watermark])
+    eviction = [f"eviction={spec.eviction}"] if spec.eviction != "lru" else []
+    return " ".join(["paged", str(spec.block_size), *cache, *eviction, *fifo, *watermark])
 
 
 def slots_of_a_unit(spec):
@@ -107,7 +121,7 @@ def slots_of_a_unit(spec):
 
 def check(spec: Paged, trace: Trace) -> None:
     granularity = trace.source.hash_block_tokens
-    if spec.prefix_cache == "none" or trace.prefix_ids is None or not granularity:
+    if spec.prefix_cache != "vllm" or trace.prefix_ids is None or not granularity:
         return
     if spec.block_size % granularity and granularity % spec.block_size:
         raise InputError(f"block_size {spec.block_size} and the trace's prefix ids, one for each {granularity} tokens, "
@@ -123,20 +137,38 @@ def _blocks(memory, tokens):
 @HOT
 def _take(memory, row, need, step):
     """Append ``need`` blocks to the row's table; they are free."""
-    count, at = memory.count, memory.hold.blocks[row]
+    count, hold = memory.count, memory.hold[row]
+    if hold.blocks + need > hold.room:
+        _find_room(memory, row, hold.blocks + need)
+    at = hold.at + hold.blocks
     if need == 1 and count.freed > 0 and not memory.fifo:  # what most decode steps do, without the loops
         count.freed -= 1
-        memory.table[row, at] = memory.freed[count.freed]
+        memory.tables.entries[at] = memory.freed[count.freed]
     else:
-        _take_many(memory, memory.table[row, at:at + need])
+        _take_many(memory, memory.tables.entries[at:at + need])
     count.used += need
-    memory.hold.blocks[row] = at + need
-    if need == 1 and step == memory.hold.due[row]:
-        memory.hold.since[row] += 1
+    hold.blocks += need
+    if need == 1 and step == hold.due:
+        hold.since += 1
     else:
         _close_entry(memory, row)
         _add_entry(memory, row, need, step, 0)
-    memory.hold.due[row] = step + memory.block_size
+    hold.due = step + memory.block_size
+
+
+@COLD
+def _find_room(memory, row, blocks):
+    """Let the row's table have a region that is large enough for so many blocks."""
+    hold, size = memory.hold[row], size_of(blocks)
+    if hold.room == 0:
+        hold.at = take_region(memory.tables, size)
+    else:
+        before = hold.at
+        hold.at = move(memory.tables, before, size_of(hold.room), size)
+        for k in range(hold.entries):
+            for i in range(3):
+                memory.taken[hold.at + k, i] = memory.taken[before + k, i]
+    hold.room = 1 << size
 
 
 @HOT
@@ -168,7 +200,7 @@ def _take_many(memory, ids):
 
 @HOT
 def _add_entry(memory, row, blocks, step, between):
-    entry = memory.taken[row, memory.hold.entries[row]]
+    entry = memory.taken[memory.hold.at[row] + memory.hold.entries[row]]
     entry[0], entry[1], entry[2] = blocks, step, between
     memory.hold.entries[row] += 1
 
@@ -227,10 +259,11 @@ def extend(memory, row, stored, tokens, step):
 
 
 def release(memory, row, stored, is_over, step):
-    held, count = memory.hold.blocks[row], memory.count
-    ids = memory.table[row, :held]
+    hold, count = memory.hold[row], memory.count
+    held, at = hold.blocks, hold.at
+    ids = memory.tables.entries[at:at + held]
     _close_entry(memory, row)
-    _measure(memory, ids, memory.taken[row, :memory.hold.entries[row]], step)
+    _measure(memory, ids, memory.taken[at:at + hold.entries], step)
     if memory.fifo:
         end = count.head + count.freed
         for i in range(held):
@@ -241,7 +274,9 @@ def release(memory, row, stored, is_over, step):
             top[i] = ids[i]
     count.freed += held
     count.used -= held
-    memory.hold.blocks[row] = memory.hold.entries[row] = memory.hold.due[row] = 0
+    if hold.room > 0:
+        give_region(memory.tables, at, size_of(hold.room))
+    hold.blocks = hold.room = hold.entries = hold.due = 0
 
 
 @HOT
@@ -255,10 +290,10 @@ def add_runs(runs, ids):
         elif run == 1:
             single += 1
         else:
-            runs[bin_of(run)] += 1
+            runs[place_of(run)] += 1
             run = 1
         expected = ids[i] + 1
-    runs[bin_of(run)] += 1
+    runs[place_of(run)] += 1
     runs[1] += single
     runs[0] = 0  # the run before the first
 
@@ -274,6 +309,14 @@ def _measure(memory, ids, taken, step):
         else:
             for i in range(blocks):
                 memory.lifetimes[bin_of(step - last + i * between)] += 1
+
+
+def keeps_chunks(memory):
+    return False
+
+
+def keep_chunk(memory, row, stored, step):
+    pass
 
 
 def room_tokens(memory, row):
@@ -334,34 +377,36 @@ def num_units(memory):
 
 
 def ids(memory, row):
-    return memory.table[row, :memory.hold.blocks[row]]
+    at = memory.hold.at[row]
+    return memory.tables.entries[at:at + memory.hold.blocks[row]]
 
 
 def moves(memory, seen, serial, owner):
     """A sequence only adds to its table; another serial in its row is another sequence, or the same admitted again."""
-    now = memory.hold.blocks.copy()
-    before_serial, before, tables = (serial, np.zeros_like(now), np.empty_like(memory.table)) if seen is None else seen
+    now, at, entries = memory.hold.blocks.copy(), memory.hold.at.copy(), memory.tables.entries
+    if seen is None:
+        seen = serial, np.zeros_like(now), at, lazy(len(entries), np.int32)
+    before_serial, before, before_at, copy = seen
     kept = np.where((before_serial == serial) & (now > 0), before, 0)
-    left, grown = np.flatnonzero(before > kept), np.flatnonzero(now > kept)
-    gone = tables[_cells(left, np.zeros(len(left), np.int64), before[left])]
-    at = _cells(grown, kept[grown], now[grown])
-    tables[at] = came = memory.table[at]
+    left, grown = before > kept, now > kept
+    gone = copy[_ranges(before_at[left], before[left])]
+    moved = (kept > 0) & (at != before_at)
+    for places in (_ranges(at[moved], kept[moved]), came := _ranges(at[grown] + kept[grown], now[grown] - kept[grown])):
+        copy[places] = entries[places]
     return (
         np.stack([gone, np.ones_like(gone), np.full(len(gone), NOBODY)], axis=1),
-        np.stack([came, np.ones_like(came), owner[at[0]]], axis=1),
-        (serial, now, tables),
+        np.stack([entries[came], np.ones_like(came), np.repeat(owner[grown], now[grown] - kept[grown])], axis=1),
+        (serial, now, at, copy),
     )
 
 
-def _cells(rows, begin, end):
-    """Row and column of every cell in ``[begin, end)`` of each row."""
-    counts = end - begin
-    columns = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - begin, counts)
-    return np.repeat(rows, counts), columns
+def _ranges(begin, counts):
+    """``begin``, ``begin`` + 1, … of each, as many as ``counts``, all in a row."""
+    return np.arange(counts.sum()) + np.repeat(begin - np.cumsum(counts) + counts, counts)
 
 
 def histograms(memory):
-    return {"block_lifetime_steps": memory.lifetimes, "table_run_blocks": memory.runs}
+    return {"block_lifetime_steps": memory.lifetimes, "table_run_blocks": binned(memory.runs)}
 
 
 def counters(memory):

@@ -105,8 +105,7 @@ def _verdict(figures: list[dict]) -> str:
 
 def _sides(run: Path) -> "list[Side]":
     """The cases of a run; what a metrics.json alone says of the settings are those of the allocator."""
-    from pagesim.report.folder import case_folder, read_document
-    from pagesim.report.loaded import resolved_config
+    from pagesim.report.folder import case_folder, read_document, resolved_config
     from pagesim.report.pairing import Side, settings_of
 
     document = read_document(run)
@@ -129,7 +128,7 @@ def _named(run: Path, sides: "list[Side]", name: str) -> "Side":
 
 
 def _beside_measured(run: Path, measured: Path, case: str | None, *, json: bool) -> None:
-    from pagesim.report.compare import beside_measured, read_measured, read_timeline
+    from pagesim.report.compare import beside_measured, read_measured, simulated_gauges
     from pagesim.report.files import json_text
     from pagesim.report.folder import SCHEMA_VERSION, case_folder, read_document
 
@@ -141,7 +140,7 @@ def _beside_measured(run: Path, measured: Path, case: str | None, *, json: bool)
     if case is not None and case not in names:
         raise InputError(f"{run} has no case {case!r}; it has {', '.join(names)}")
     folder = case_folder(run, case or names[0], len(names) + len(document["failed"]))
-    both = beside_measured(read_measured(measured), read_timeline(folder / "timeline.csv"))
+    both = beside_measured(read_measured(measured), simulated_gauges(folder / "timeline.csv"))
     if json:
         print(json_text({"schema_version": SCHEMA_VERSION} | both), end="")
         return

@@ -37,7 +37,7 @@ def case(config: Config, number: int, name: str, directory: str) -> tuple[Case |
     with findings.at("trace"):
         trace = _trace(config, directory)
     with findings.at("replicas"):
-        replicas = _replicas(config)
+        replicas = _replicas(config, number)
     if findings:
         return None, findings
     gpu = _roofline_gpu(config, sized)
@@ -49,12 +49,16 @@ def case(config: Config, number: int, name: str, directory: str) -> tuple[Case |
                 replicas), findings
 
 
-def _replicas(config: Config) -> Replicas:
+def _replicas(config: Config, number: int) -> Replicas:
     keys = config.replicas
     replicas = Replicas(keys) if isinstance(keys, int) else Replicas() if keys is None else Replicas(**dict(keys))
     if replicas.count > 1 and config.trace.arrivals.kind == "closed":
         raise InputError("count must be 1 for arrivals of kind closed, whose users would choose a server each time; "
                          "take another kind, such as poisson")
+    cache = getattr(config.allocators[number], "prefix_cache", "none")
+    if replicas.routing == "longest_cached_prefix" and cache == "none":
+        raise InputError(f"routing longest_cached_prefix needs a prefix cache, and allocator {number} has none; give "
+                         "it prefix_cache: vllm or radix, or choose another routing")
     return replicas
 
 

@@ -16,7 +16,23 @@ def bin_of(value):
     while value >= 1024:
         value >>= 10
         bits += 10
-    return bits + _BITS[value]
+    return bits + _BITS[np.uint64(value)]  # one that may be negative costs twice as much
+
+
+# Most values are small: counted each by itself, and put into bins when the counting is over, they cost half as much.
+SMALL = len(_BITS)
+PLACES = SMALL + BINS
+
+
+@HOT
+def place_of(value):
+    """Where ``value`` is counted in an array of ``PLACES``."""
+    return value if value < SMALL else SMALL + bin_of(value)
+
+
+def binned(counts: np.ndarray) -> np.ndarray:
+    """Counts by place, shape (PLACES,), as counts by bin, int64, shape (BINS,)."""
+    return counts[SMALL:] + np.bincount(_BITS, counts[:SMALL], minlength=BINS).astype(np.int64)
 
 
 def bin_edges(k: int) -> tuple[int, int]:

@@ -6,11 +6,12 @@ sources that are compiled into the loop, and of the versions of numba and numpy.
 
 import hashlib
 import os
+import queue
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numba
@@ -48,20 +49,20 @@ def _writable(directory: Path) -> bool:
     return os.access(directory, os.W_OK)
 
 
-def _jitted(directory: Path) -> Callable:
-    """The loop with its own cache; numba reads the directory's name only while a function is decorated.
+def _jitted(function: Callable, directory: Path) -> Callable:
+    """The function with its own cache; numba reads the directory's name only while a function is decorated.
 
     It lets other threads of Python run beside it: replicas do.
     Without a directory that can be written there is no cache: numba would take one beside the sources, and use it when
     they have changed.
     """
     if not _CACHES:
-        return numba.njit(nogil=True, _nrt=False)(loop.advance)
+        return numba.njit(nogil=True, _nrt=False)(function)
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(directory)
     try:
         # Without reference counting (all arrays outlive the call) the loop is nine times faster, and allocates nothing.
-        return numba.njit(cache=True, nogil=True, _nrt=False)(loop.advance)
+        return numba.njit(cache=True, nogil=True, _nrt=False)(function)
     finally:
         numba.config.CACHE_DIR = before
 
@@ -70,7 +71,9 @@ _DIRECTORY = _cache_directory()
 _CACHES = numba.config.DISABLE_JIT or _writable(_DIRECTORY)
 jit.tell_numba()
 contract.tell_numba()
-_LOOPS = {kind.memory: _jitted(_DIRECTORY / kind.name) for kind in KINDS}
+_LOOPS = {kind.memory: _jitted(loop.advance, _DIRECTORY / kind.name) for kind in KINDS}
+_LOOKUPS = {kind.memory: _jitted(kind.module.found, _DIRECTORY / kind.name) for kind in KINDS
+            if hasattr(kind.module, "found")}
 
 
 def advance(state: tuple, memory: tuple, last_step: int) -> bool:
@@ -83,21 +86,46 @@ def advance(state: tuple, memory: tuple, last_step: int) -> bool:
         return run(state, memory, last_step)
     if not run.overloads:
         _compile(run, state, memory, last_step)
-    if threading.current_thread() is not threading.main_thread():
-        return run(state, memory, last_step)
-    return _uninterrupted(run, state, memory, last_step)
+    return uninterrupted(run, state, memory, last_step)
+
+
+def prepared_loop(state: tuple, memory: tuple) -> Callable:
+    """``loop.advance`` for arguments of just these types, which a call need not find out; see ``uninterrupted``."""
+    run = _LOOPS[type(memory)]
+    if numba.config.DISABLE_JIT:
+        return run
+    types = _types(state, memory, 0)
+    if types not in run.overloads:
+        _compile(run, state, memory, 0)
+    return run.overloads[types].entry_point
+
+
+def prepared_lookup(memory: tuple, ask: tuple) -> Callable:
+    """The same of ``contract.found``, of a memory that shares."""
+    find = _LOOKUPS[type(memory)]
+    if numba.config.DISABLE_JIT:
+        return find
+    find(memory, ask)
+    return find.overloads[_types(memory, ask)].entry_point
+
+
+def _types(*arguments: object) -> tuple:
+    return tuple(map(numba.typeof, arguments))
 
 
 def _compile(run: Callable, *arguments: object) -> None:
     """Take the loop from the cache or compile it; Ctrl-C ends that."""
     try:
         with one_module(loop.advance.__qualname__):
-            run.compile(tuple(numba.typeof(argument) for argument in arguments))
+            run.compile(_types(*arguments))
     except OSError:  # the disk of the cache is full: the loop is compiled all the same
         pass
 
 
-def _uninterrupted(run: Callable, *arguments: object) -> bool:
+def uninterrupted(run: Callable, *arguments: object) -> bool:
+    """Ctrl-C waits until ``run`` has returned; in a thread other than the main one it does not come at all."""
+    if threading.current_thread() is not threading.main_thread():
+        return run(*arguments)
     come = []
     before = signal.signal(signal.SIGINT, lambda *args: come.append(args))
     try:
@@ -129,17 +157,41 @@ def _cached(kind: Kind) -> bool:
     return any((_DIRECTORY / kind.name).glob("*/*.nbc"))
 
 
-def compile_loops(kinds: Iterable[Kind]) -> None:
-    """Fill the cache for these kinds of allocators, each in a process of its own at the same time."""
+def compile_loops(kinds: Iterable[Kind], on_progress: Callable[[float], None] = lambda share: None) -> None:
+    """Fill the cache for these kinds of allocators, each in a process of its own at the same time.
+
+    ``on_progress`` is called in this thread, several times a second, with the share that the slowest has done.
+    """
     # This very package: numba's cache knows sources by their path, and the current directory may hold another copy.
     package = str(Path(__file__).parents[2])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-P", "-m", "pagesim.engine.precompile"]
-    children = [subprocess.Popen([*command, kind.name], env=environment, start_new_session=True)
+    children = [subprocess.Popen([*command, kind.name], env=environment, start_new_session=True,
+                                 stdout=subprocess.PIPE, text=True)
                 for kind in kinds]  # of their own session: Ctrl-C reaches this process alone, which ends them
     try:
+        for shares in _reports(children):
+            on_progress(min(shares))
         for child in children:
             child.wait()
     finally:
         for child in children:
             child.kill()
+
+
+def _reports(children: list[subprocess.Popen]) -> Iterator[list[float]]:
+    """The share of its work that each child has done, again whenever one tells, until all have ended."""
+    told: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
+
+    def listen(number: int) -> None:
+        for line in children[number].stdout:
+            told.put((number, float(line)))
+        told.put((number, 1.0))
+
+    shares = [0.0] * len(children)
+    for number in range(len(children)):
+        threading.Thread(target=listen, args=(number,), daemon=True).start()
+    while any(share < 1 for share in shares):
+        number, share = told.get()
+        shares[number] = share
+        yield shares

@@ -22,14 +22,14 @@ def measure(state, memory):
     seconds = lasts_ns / NS_PER_S
     _ask_for_head(state, memory)
     _fill_values(state, memory)
-    integrate(sums, Window.RUN, seconds)
+    integrate(memory, sums, Window.RUN, seconds)
     if run.running > 0:
-        integrate(sums, Window.BUSY, seconds)
+        integrate(memory, sums, Window.BUSY, seconds)
     if run.waiting > 0:
-        integrate(sums, Window.QUEUED, seconds)
+        integrate(memory, sums, Window.QUEUED, seconds)
         sums.wait_s[state.head.cause] += run.waiting * seconds
     if state.head.refused > 0:
-        integrate(sums, Window.SATURATED, seconds)
+        integrate(memory, sums, Window.SATURATED, seconds)
     age_holes(memory, seconds)
     run.end_ns = run.now_ns + lasts_ns
     _note_first_tokens(state)
@@ -92,7 +92,7 @@ def _fill_values(state, memory):
         v[Column.LOGICAL_BLOCKS] = state.levels.allocated // unit_slots(memory)
         v[Column.LOGICAL_TOKENS] = state.levels.context_tokens
     if has_holes(memory):
-        v[Column.LARGEST_HOLE:Column.LOGICAL_BLOCKS] = 0.0
+        v[Column.LARGEST_HOLE:] = 0.0
         if free > 0:
             v[Column.LARGEST_HOLE] = 1.0 - seen.largest / free
             v[Column.UNUSABLE] = (free - seen.usable) / free
@@ -111,7 +111,7 @@ def stay_idle(state, memory, seconds):
     run.waiting, state.head.stale = 0, 1
     _ask_for_head(state, memory)
     _fill_values(state, memory)
-    integrate(state.sums, Window.RUN, seconds)
+    integrate(memory, state.sums, Window.RUN, seconds)
     age_holes(memory, seconds)
     run.waiting, state.head.stale = joined, 1
 

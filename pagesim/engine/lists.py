@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pagesim.core.jit import HOT
+from pagesim.core.machine import refuse_more_than_there_is
 
 
 # First and last row of a bucket, -1 if it is empty.
@@ -24,7 +25,10 @@ class Wheel(NamedTuple):
 
 def make_wheel(rows: int, most_steps: int) -> Wheel:
     """An empty wheel for steps up to ``most_steps`` ahead."""
-    buckets = np.zeros(1 << most_steps.bit_length(), BUCKET).view(np.recarray)
+    count = 1 << most_steps.bit_length()
+    refuse_more_than_there_is(count * BUCKET.itemsize, f"looking {most_steps:,} steps ahead", (
+        "a lower max_model_len rejects the requests with the longest outputs"))
+    buckets = np.zeros(count, BUCKET).view(np.recarray)
     links = np.zeros(rows, LINK).view(np.recarray)
     for field in (buckets.head, buckets.tail, links.next, links.prev, links.due):
         field[:] = -1

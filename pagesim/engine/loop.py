@@ -6,17 +6,20 @@ memory or ends.  Partially prefilled sequences are always at the end of the runn
 finish its prefill has used up the step's budget.
 """
 
-from pagesim.allocators.contract import allocated_slots
+import numpy as np
+
+from pagesim.allocators.contract import allocated_slots, keep_chunk, keeps_chunks
 from pagesim.core.histogram import bin_of
 from pagesim.core.jit import COLD, HOT
 from pagesim.core.units import NS_PER_S
 from pagesim.engine.admission import admit_waiting
 from pagesim.engine.instant import forget_warmup, measure, stay_idle
 from pagesim.engine.lists import wheel_first
-from pagesim.engine.queue import arrive
+from pagesim.engine.queue import arrive, next_ns
 from pagesim.engine.record import clear_work
 from pagesim.engine.result import Cause, Status
 from pagesim.engine.running import leave, serve_running
+from pagesim.engine.turns import end_turn, take_turns
 
 
 def advance(state, memory, last_step):
@@ -63,11 +66,28 @@ def end_step(state, memory):
     run.open = 0
     run.now_ns = run.end_ns
     row = wheel_first(state.ending, run.step)
-    while row >= 0:
+    while row >= 0 and not (keeps_chunks(memory) and state.rows.chunked[row] == run.step):
         _complete(state, memory, row)
         row = wheel_first(state.ending, run.step)
+    if keeps_chunks(memory):
+        _end_chunks(state, memory)
     if state.rules.closed:
         _let_arrive(state)
+
+
+@COLD
+def _end_chunks(state, memory):
+    """The rows that computed a chunk in the step, which are the last of the running list, end or are kept."""
+    run, rows = state.run, state.rows
+    row, following = run.last, np.int64(-1)
+    while row >= 0 and rows.chunked[row] == run.step:
+        following, row = row, rows.prev[row]
+    while following >= 0:
+        row, following = following, rows.next[following]
+        if state.ending.link.due[row] == run.step:
+            _complete(state, memory, row)
+        else:
+            keep_chunk(memory, row, rows.stored[row], run.step)
 
 
 @HOT
@@ -84,24 +104,29 @@ def _complete(state, memory, row):
     requests.fates.finish_ns[request] = run.now_ns
     requests.fates.status[request] = Status.COMPLETED
     run.done += 1
+    if len(requests.turns) > 0:
+        end_turn(state.rules, run, requests.turns, requests.arrival_ns, request)
 
 
 @COLD
 def _let_arrive(state):
     """Closed loop: for every request that is done, the next row of the file arrives now."""
-    run, arrival_ns = state.run, state.requests.arrival_ns
-    last = min(run.users + run.done, len(arrival_ns))
-    arrival_ns[run.available:last] = run.now_ns
+    run, requests = state.run, state.requests
+    last = min(run.users + run.done, len(requests.arrival_ns))
+    requests.arrival_ns[run.available:last] = run.now_ns
+    if len(requests.turns) > 0:
+        take_turns(state.rules, run, requests.turns, requests.arrival_ns, last)
     run.available = last
 
 
 @HOT
 def _jump(state):
     """With nothing to do the clock jumps to the next arrival; False where none comes before the run's end."""
-    run, arrival_ns = state.run, state.requests.arrival_ns
+    run = state.run
     if state.rules.closed:
         _let_arrive(state)
-    if run.joined >= run.available or arrival_ns[run.joined] >= state.rules.until_ns:
+    joins_ns = next_ns(state)
+    if joins_ns >= state.rules.until_ns:
         return False
-    run.now_ns = max(run.now_ns, arrival_ns[run.joined])
+    run.now_ns = max(run.now_ns, joins_ns)
     return True

@@ -1,32 +1,54 @@
-"""The waiting queue: preempted sequences first, the last victim at its head, then requests as they arrived."""
+"""The waiting queue: preempted sequences first, the last victim at its head, then requests as they joined."""
 
 import numpy as np
 
 from pagesim.allocators.ask import Ask
 from pagesim.allocators.contract import fits_empty, stored_already
 from pagesim.core.jit import HOT
+from pagesim.engine.durations import LAST_NS
 from pagesim.engine.result import Status
 from pagesim.engine.state import NO_LIMIT
+from pagesim.engine.turns import end_turn, join_turn, next_turn
 
 
 @HOT
 def arrive(state, memory):
     """⓪ Requests that have arrived join the queue, or are rejected."""
     run, requests = state.run, state.requests
-    while run.joined < run.available and requests.arrival_ns[run.joined] <= run.now_ns:
-        status = _verdict(state, memory, run.joined)
+    while _may_join(run, requests):
+        request = _joined_as(requests, run.joined)
+        run.joined += 1
+        status = verdict(state, memory, request)
         if status == Status.UNFINISHED:
             if run.waiting == 0:
                 state.head.stale = 1
-            run.waiting += _samples(requests, run.joined)
+            run.waiting += _samples(requests, request)
         else:
-            requests.fates.status[run.joined] = status
+            requests.fates.status[request] = status
             run.done += 1
-        run.joined += 1
+            if len(requests.turns) > 0:
+                end_turn(state.rules, run, requests.turns, requests.arrival_ns, request)
 
 
 @HOT
-def _verdict(state, memory, request):
+def _may_join(run, requests):
+    """Whether the next request has arrived."""
+    if len(requests.turns) > 0:
+        return join_turn(run, requests.turns, requests.arrival_ns)
+    return run.joined < run.available and requests.arrival_ns[_joined_as(requests, run.joined)] <= run.now_ns
+
+
+@HOT
+def next_ns(state):
+    """When a request joins next, as far as that is known; the end of the clock for never."""
+    run, requests = state.run, state.requests
+    if len(requests.turns) > 0:
+        return next_turn(run, requests.turns, requests.arrival_ns)[1]
+    return requests.arrival_ns[_joined_as(requests, run.joined)] if run.joined < run.available else LAST_NS
+
+
+@HOT
+def verdict(state, memory, request):
     """Why the request can never run, or UNFINISHED where it can."""
     rules, ask = state.rules, _fresh(state, request)
     if ask.prompt + ask.output > rules.max_model_len:
@@ -68,8 +90,18 @@ def head(state, budget):
         ask = _fresh(state, victim.request)
         return Ask(ask.request, ask.prompt, ask.output, ask.limit, victim.known, victim.stored, victim.units, 1,
                    NO_LIMIT if rules.whole_sequence or victim.units > 0 else budget)
-    while state.requests.fates.status[run.next_fresh] > 0:  # it was rejected when it arrived
+    request = _joined_as(state.requests, run.next_fresh)
+    while state.requests.fates.status[request] > 0:  # it was rejected when it arrived
         run.next_fresh += 1
-    ask = _fresh(state, run.next_fresh)
+        request = _joined_as(state.requests, run.next_fresh)
+    ask = _fresh(state, request)
     return Ask(ask.request, ask.prompt, ask.output, ask.limit, ask.known, 0, 0, ask.copies,
                NO_LIMIT if rules.whole_sequence else budget)
+
+
+@HOT
+def _joined_as(requests, place):
+    """The request that joined after ``place`` others."""
+    if len(requests.turns) > 0:
+        return requests.turns.order[place]
+    return requests.order[place] if len(requests.order) > 0 else place

@@ -1,20 +1,29 @@
 """What a step adds to the run's sums, peaks and timeline."""
 
+from pagesim.allocators.contract import has_holes, shares
 from pagesim.core.jit import COLD, HOT
 from pagesim.core.units import NS_PER_S
 from pagesim.engine.result import Column
 from pagesim.engine.state import LINES_MAX, MEANS
 
-COLUMNS = len(Column)
 NUM_MEANS = MEANS.stop - MEANS.start
 FIRST_MEAN = int(MEANS.start)
+FIRST_LOGICAL, FIRST_OF_HOLES, NUM_COLUMNS = int(Column.LOGICAL_BLOCKS), int(Column.LARGEST_HOLE), len(Column)
 
 
 @HOT
-def integrate(sums, window, seconds):
+def integrate(memory, sums, window, seconds):
     """Add this step's values over ``seconds`` to a window; ``values[0]`` is 1, so column 0 adds up time."""
-    for k in range(COLUMNS):
+    for k in range(_columns(memory)):
         sums.integrals[window, k] += sums.values[k] * seconds
+
+
+@HOT
+def _columns(memory):
+    """Columns that this kind of memory fills; a constant."""
+    if has_holes(memory):
+        return NUM_COLUMNS
+    return FIRST_OF_HOLES if shares(memory) else FIRST_LOGICAL
 
 
 @HOT

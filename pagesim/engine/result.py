@@ -43,13 +43,13 @@ WINDOWS, WAIT_CAUSES, STATUSES = (tuple(each.name.lower() for each in names) for
 # Columns of ``Result.integrals``: each is Σ value · duration in slot-seconds, count-seconds or seconds.
 Column = IntEnum("Column", [
     "TIME", *(part.upper() for part in PARTS), "RUNNING", "WAITING",
-    "LARGEST_HOLE",  # 1 - largest hole / free
+    "LOGICAL_BLOCKS",  # entries of all block tables, and
+    "LOGICAL_TOKENS",  # tokens as each sequence stores them, where sequences can share
+    "LARGEST_HOLE",  # 1 - largest hole / free; this and the following where memory has holes
     "UNUSABLE",  # share of the free slots that requests of size q cannot use
     "BLOCKED_TIME",  # seconds with stranded > 0
     "EXTFRAG_TIME",  # seconds in which the head cannot be placed, for want of a hole
     "EXTFRAG",  # Linux's extfrag_index over those: toward 1000 for fragmentation, 0 and below for want of memory
-    "LOGICAL_BLOCKS",  # entries of all block tables, and
-    "LOGICAL_TOKENS",  # tokens as each sequence stores them, where sequences can share
 ], start=0)
 
 

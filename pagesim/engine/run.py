@@ -66,9 +66,12 @@ class Run:
 
     def _refuse_an_end_of_the_clock(self) -> None:
         run, until_ns = self._state.run, self._state.rules.until_ns
-        if run.end_ns >= LAST_NS or (until_ns == LAST_NS and run.done < len(self.trace)):
+        if run.end_ns >= LAST_NS or (until_ns == LAST_NS and run.done < self._num_requests()):
             raise InputError("the run lasts longer than 146 years, which is where its clock of nanoseconds ends: let "
                              "steps be shorter or requests arrive sooner, or set until_s")
+
+    def _num_requests(self) -> int:
+        return len(self.trace)
 
     def settle(self) -> None:
         """Let the step performed last give back what it ends, instead of in the next ``advance``."""
@@ -185,6 +188,15 @@ class Run:
         rows = np.stack([changed, np.ones_like(changed), *now[changed].T], axis=1)
         free = rows[:, 2] == NOBODY
         return rows[free], rows[~free], now
+
+    def have_arrived(self, time_s: float) -> np.ndarray:
+        """Whether each request has arrived by then, bool; a turn with a think time has where it has joined."""
+        run, requests = self._state.run, self._state.requests
+        arrived = (requests.arrival_ns >= 0) & (requests.arrival_ns / NS_PER_S <= time_s)
+        if len(requests.turns):  # until then its arrival is the earliest possible
+            joined = requests.turns.order[:run.joined]
+            arrived &= (requests.turns.think_ns < 0) | np.isin(np.arange(len(arrived)), joined)
+        return arrived
 
     def result(self) -> Result:
         """Sums, peaks, counters, request rows and timeline of the run so far."""

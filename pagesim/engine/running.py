@@ -156,6 +156,7 @@ def compute(state, row, chunk):
     store(state.levels, chunk)
     if chunk > 0:
         state.work.sequences += 1
+        state.rows.chunked[row] = state.run.step
 
 
 @HOT

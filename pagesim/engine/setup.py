@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pagesim.allocators import Spec, first_kind
+from pagesim.allocators import Spec, first_kind, kind_of
 from pagesim.allocators.ask import Demand
 from pagesim.core.units import final_tokens
 from pagesim.engine.durations import Durations
@@ -57,6 +57,9 @@ class Setup:
         if (until_s is not None and not until_s > 0) or not 0 <= warmup_s < float("inf"):
             raise InputError(
                 f"until_s must be above 0 and warmup_s finite and not negative, got {until_s} and {warmup_s}")
+        if scheduling.preemption == "swap" and not kind_of(self.allocator).module.swaps(self.allocator):
+            raise InputError(f"{first_kind(self.allocator).module.name(self.allocator)} cannot let a victim's "
+                             "memory wait on the host; choose preemption: recompute")
         first_kind(self.allocator).module.check(self.allocator, self.trace)
 
     def demand(self) -> Demand:

@@ -15,6 +15,7 @@ from pagesim.engine.durations import LAST_NS, coefficients
 from pagesim.engine.lists import Wheel, make_wheel
 from pagesim.engine.result import Cause, Column, Window
 from pagesim.engine.setup import Setup
+from pagesim.engine.turns import make_turns
 
 LINES_MAX = 8192  # timeline rows; twice as many steps fall into a row each time it is full
 NO_LIMIT = 2**62
@@ -47,7 +48,8 @@ RUN = _integers(
     "open",  # the step has been performed up to the ledger's instant
     "warm",  # the warm-up is over
     "joined", "available", "users", "done",  # requests that arrived, that may arrive, users, done for good
-    "next_fresh",  # the first request of the queue that was never admitted, or one that was rejected
+    "next_fresh",  # the place, among those that joined, of the first never admitted, or of one that was rejected
+    "passed", "due",  # where some wait for a turn before them: the first that joins by itself; entries in ``TURN.due``
     "num_returning",
     "waiting", "running",  # sequences
     "first", "last", "first_partial",  # rows of the running list
@@ -94,9 +96,11 @@ SUMS = np.dtype([
 
 # A running sequence.  One that decodes stores ``step - shift`` tokens after being scheduled in ``step``, so that its
 # state needs no update from step to step; one that is still being prefilled keeps ``stored`` of its ``known`` tokens.
-# ``serial`` grows with each admission: the running order.  ``unused`` is a stack of free rows, ``prefilled`` the
-# requests whose first prefill ends in this step; both have nothing to do with the row they stand in.
-ROW = _integers("request", "shift", "known", "stored", "final", "serial", "next", "prev", "unused", "prefilled")
+# ``serial`` grows with each admission: the running order.  ``chunked`` is the step of its latest chunk.  ``unused`` is
+# a stack of free rows, ``prefilled`` the requests whose first prefill ends in this step; both have nothing to do with
+# the row they stand in.
+ROW = _integers("request", "shift", "known", "stored", "final", "serial", "next", "prev", "unused", "prefilled",
+                "chunked")
 
 # A preempted sequence; the last victim is the queue's head.  ``stored`` tokens and ``units`` (blocks or slots) of it
 # lie on the host.
@@ -114,6 +118,7 @@ class Stretch(NamedTuple):
     length 0 where absent.
     """
 
+    order: np.ndarray  # int64, requests as they arrive; of length 0 where that is the order of the trace
     arrival_ns: np.ndarray  # int64
     prompt: np.ndarray  # int32
     output: np.ndarray  # int32
@@ -122,6 +127,7 @@ class Stretch(NamedTuple):
     samples_left: np.ndarray  # int32
     hits: np.ndarray  # int32, tokens found at the first admission
     fates: np.recarray  # FATE
+    turns: np.recarray  # TURN
 
 
 class State(NamedTuple):
@@ -198,11 +204,13 @@ def _stretch(setup: Setup, users: int, shares: bool) -> Stretch:
     if setup.closed_users is not None:
         arrival_ns = np.full(len(trace), -1)
         arrival_ns[:users] = 0
+    elif trace.think_ns is not None:
+        arrival_ns = arrival_ns.copy()  # a turn that waits arrives when the run says
     fates = _records(FATE, len(trace))
     for times_ns in (fates.first_scheduled_ns, fates.first_token_ns, fates.finish_ns):
         times_ns[:] = -1
-    return Stretch(arrival_ns, trace.prompt_tokens, trace.output_tokens,
+    return Stretch(np.zeros(0, np.int64), arrival_ns, trace.prompt_tokens, trace.output_tokens,
                    none if trace.max_tokens is None else trace.max_tokens,
                    none if trace.num_samples is None else trace.num_samples,
                    none if trace.num_samples is None else trace.num_samples.copy(),
-                   np.zeros(len(trace) if shares else 0, np.int32), fates)
+                   np.zeros(len(trace) if shares else 0, np.int32), fates, make_turns(trace))

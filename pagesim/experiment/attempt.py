@@ -99,14 +99,14 @@ def start(case: Case) -> Run:
     if case.replicas.count > 1:
         raise InputError(f"{case.name}: this shows one memory, and the case has {case.replicas.count} replicas; its "
                          "run folder shows the first of them, and --set replicas=1 lets one serve the whole trace")
-    return start_on(case, read_requests(case.trace))
+    return Run(setup(case, read_requests(case.trace)))
 
 
-def start_on(case: Case, trace: Trace) -> Run:
-    """The run of one memory of the case on these requests, before its first step."""
+def setup(case: Case, trace: Trace) -> Setup:
+    """What one memory of the case runs, given these requests."""
     asked = case.trace
-    return Run(Setup(trace, case.allocator, case.capacity.slots, case.max_model_len, case.scheduling,
-                     case.durations, asked.users, asked.until_s, asked.warmup_s))
+    return Setup(trace, case.allocator, case.capacity.slots, case.max_model_len, case.scheduling, case.durations,
+                 asked.users, asked.until_s, asked.warmup_s)
 
 
 def _run(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
@@ -142,11 +142,10 @@ def _run_fleet(task: Task, on_progress: Callable[[Progress], None]) -> Outcome:
         on_progress(Progress(task.index, sum(each.steps for each in now), sum(each.requests_done for each in now),
                              len(trace)))
 
-    served = serve(trace, case.replicas, lambda requests: start_on(case, requests), task.num_threads, report)
+    served = serve(trace, case.replicas, lambda requests: setup(case, requests), task.num_threads, report)
     entry = fleet_entry(case, trace, served)
     if task.folder is not None:
-        first, result = served.runs[0], served.results[0]
-        recorded = ownership(lambda: start_on(case, first.trace), first, _steps_to_record(result))
+        recorded = served.first_ownership(_steps_to_record(served.results[0]))
         write_case(task.folder, task.key, case.resolved, entry, trace, served.result, recorded, served.by)
     on_progress(Progress(task.index, served.result.counters.steps, len(trace), len(trace), ended=True))
     return Outcome(entry, served.result if task.keep_result else None)

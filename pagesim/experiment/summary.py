@@ -10,6 +10,7 @@ from pagesim.fleet.figures import fleet_metrics
 from pagesim.fleet.service import Service
 from pagesim.metrics import metrics
 from pagesim.report.folder import SCHEMA_VERSION
+from pagesim.trace.sessions import num_shorter_than_history
 from pagesim.trace.trace import Trace
 
 
@@ -78,6 +79,7 @@ def trace_facts(trace: Trace) -> dict:
         "hash_block_tokens": source.hash_block_tokens,
         "turns": None if trace.session_parent is None else int(np.count_nonzero(trace.session_parent >= 0)),
         "beams": None if trace.beam_width is None else int(trace.beam_width.sum(dtype=np.int64)),
+        **({} if trace.session_parent is None else {"shorter_than_history": num_shorter_than_history(trace)}),
     }
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from pagesim.allocators.ask import Ask, Demand
-from pagesim.allocators.paged import Paged, admit, make
+from pagesim.allocators.paged import Paged, admit, ids, make
 from pagesim.core.blocktables import BlockTables, from_rows
 from pagesim.errors import InputError
 from pagesim.explain.lesson import Lesson, Question
@@ -30,7 +30,7 @@ class Batch:
         pool = make(Paged(_BLOCK), slots, Demand(len(NAMES), slots, slots, slots, len(NAMES)), None)
         for row, length in enumerate(_LENGTHS):
             admit(pool, row, Ask.of(length), length, step=0)
-        rows = [pool.table[row, :pool.hold.blocks[row]] for row in range(len(NAMES))]
+        rows = [ids(pool, row) for row in range(len(NAMES))]
         self.tables = from_rows(rows, _LENGTHS, _BLOCK, _NUM_BLOCKS)
         generator = torch.Generator().manual_seed(0)
         k, v = torch.randn((2, int(_LENGTHS.sum()), _KV_HEADS, _HEAD_DIM), generator=generator)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from pagesim.allocators.ask import Ask, Demand
-from pagesim.allocators.paged import Paged, PagedMemory, admit, extend, make, release
+from pagesim.allocators.paged import Paged, PagedMemory, admit, extend, ids, make, release
 from pagesim.core.blocktables import BlockTables, from_rows
 from pagesim.core.units import ceil_div
 from pagesim.errors import InputError
@@ -70,7 +70,7 @@ def _used_pool(num_tokens: int, block_size: int) -> PagedMemory:
 
 
 def _table(pool: PagedMemory) -> list[int]:
-    return pool.table[_OTHERS, :pool.hold.blocks[_OTHERS]].tolist()
+    return ids(pool, _OTHERS).tolist()
 
 
 def _mapping(tables: BlockTables, num_tokens: int) -> list[str]:

@@ -33,6 +33,15 @@ def merged(results: list[Result], rows: list[np.ndarray]) -> Result:
         sharing=None if first.sharing is None else _sharing([each.sharing for each in results], rows))
 
 
+def of_requests(result: Result, rows: np.ndarray) -> Result:
+    """A replica's result over all requests of the trace, with a row for each that it served."""
+    requests = Requests(**{field.name: getattr(result.requests, field.name)[rows] for field in fields(Requests)})
+    found = result.sharing
+    if found is not None:
+        found = replace(found, hit_tokens_by_request=found.hit_tokens_by_request[rows])
+    return replace(result, requests=requests, sharing=found)
+
+
 def _folded(of: type, values: list, fold: Callable) -> dict:
     return {field.name: fold([getattr(value, field.name) for value in values]) for field in fields(of)}
 

@@ -9,7 +9,7 @@ import numpy as np
 from pagesim.errors import InputError
 from pagesim.report.better import is_better
 from pagesim.report.files import flat
-from pagesim.report.loaded import GAUGES, timeline
+from pagesim.report.timeline_csv import GAUGES, read_timeline
 
 # The usual names of a measured timeline's columns, without a "vllm:" before them, and what one unit of it is.
 _COLUMNS = {
@@ -109,13 +109,13 @@ def _value(path: Path, line: int, row: list[str], index: int) -> float:
     return value
 
 
-def read_timeline(path: Path) -> Gauges:
+def simulated_gauges(path: Path) -> Gauges:
     """The ``timeline.csv`` of a run folder, at the start of each of its rows.
 
     Raises:
         InputError: the file is missing or not a timeline.
     """
-    start_s, duration_s, *gauges = map(timeline(path).__getitem__, GAUGES)
+    start_s, duration_s, *gauges = map(read_timeline(path).__getitem__, GAUGES)
     return _with_gaps(start_s, start_s + duration_s, Gauges(start_s, *gauges))
 
 

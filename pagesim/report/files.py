@@ -4,9 +4,12 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from pagesim.core.files import replacing
+from pagesim.errors import InputError
 
 # What the numbers of a metrics entry are, where the key does not say: by their path, the longest that fits.
 _UNITS = {
@@ -34,6 +37,19 @@ def json_text(value: object) -> str:
 def write_text(path: Path, text: str) -> None:
     with replacing(path) as file:
         file.write(text)
+
+
+@contextmanager
+def opened(path: Path, what: str) -> Iterator[TextIO]:
+    """The text of a file of a run folder; it is read under this, so that a damaged one is named."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            yield file
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}; the run folder is not whole: run the simulation again") from error
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        reason = error if isinstance(error, ValueError) else repr(error)
+        raise InputError(f"{path}: not {what}: {reason}; run the simulation again") from error
 
 
 def csv_text(document: dict) -> str:

@@ -28,8 +28,9 @@ from pagesim.engine.ownership import Ownership
 from pagesim.engine.result import Result
 from pagesim.errors import InputError
 from pagesim.report.events import events_json
-from pagesim.report.files import json_text, write_text
-from pagesim.report.rows import request_text, timeline_lines
+from pagesim.report.files import json_text, opened, write_text
+from pagesim.report.requests_csv import request_text
+from pagesim.report.timeline_csv import timeline_lines
 from pagesim.trace.source_file import sha256
 from pagesim.trace.trace import Trace
 
@@ -53,6 +54,24 @@ def config_text(resolved: dict) -> str:
     import yaml
 
     return yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True, width=120)
+
+
+def resolved_config(path: Path) -> dict:
+    """The case as it was resolved.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    import yaml
+
+    with opened(path, "the config of a case") as file:
+        try:
+            resolved = yaml.load(file, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        except yaml.YAMLError as error:
+            raise ValueError(str(error)) from error
+        if not isinstance(resolved, dict) or "trace" not in resolved:
+            raise ValueError("no mapping with a trace in it")
+        return resolved
 
 
 def write_case(folder: Path, key: str, resolved: dict, entry: dict, trace: Trace, result: Result,

@@ -93,9 +93,9 @@ def result_warnings(document: dict) -> list[str]:
         whose = "" if len(without) == len(traces) else f"{', '.join(without)}: "
         lines.append(f"note: {whose}the trace's prefix ids are not used: every prompt is computed and stored whole, no "
                      "block is shared; prefix_cache: vllm of a paged allocator shares them")
-    if any(trace["turns"] for trace in traces):
-        lines.append("note: conversations are not played as such yet: a turn arrives at its own time, or as early as "
-                     "its think time allows, whether or not the one before has ended")
+    if shorter := max((trace.get("shorter_than_history", 0) for trace in traces), default=0):
+        lines.append(f"note: turns of conversations shorter than the turn before and its output: {shorter:,}; they "
+                     "begin with as much of it as they have tokens")
     lines += fleet_notes(document)
     if any(trace["beams"] for trace in traces):
         lines.append("note: beam_width is not simulated yet: one sequence stands for all beams of a request")

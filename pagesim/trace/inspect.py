@@ -6,6 +6,7 @@ import numpy as np
 
 from pagesim.core.units import ceil_div, final_tokens
 from pagesim.trace.instants import NS_PER_S
+from pagesim.trace.sessions import num_shorter_than_history
 from pagesim.trace.trace import Trace
 
 
@@ -173,7 +174,7 @@ def _sessions(trace: Trace) -> Sessions | None:
     return Sessions(len(np.unique(inside)), len(inside), len(follows), len(think_ns),
                     float(think_ns.mean()) / NS_PER_S if len(think_ns) else None,
                     int(np.minimum(prompt[follows], history).sum()) / int(prompt.sum()),
-                    int(np.count_nonzero(prompt[follows] < history)))
+                    num_shorter_than_history(trace))
 
 
 def _arrivals(arrival_s: np.ndarray | None) -> dict[str, float | None]:

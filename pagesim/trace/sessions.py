@@ -81,6 +81,13 @@ def earliest(arrival_ns: np.ndarray, think_ns: np.ndarray, parent: np.ndarray, o
     return np.array(moved, dtype=np.int64)
 
 
+def num_shorter_than_history(trace) -> int:
+    """Turns with fewer prompt tokens than the one before and its output have together: they begin with what fits."""
+    follows = np.flatnonzero(trace.session_parent != NONE)
+    history = np.add(trace.prompt_tokens, trace.output_tokens, dtype=np.int64)[trace.session_parent[follows]]
+    return int(np.count_nonzero(trace.prompt_tokens[follows] < history))
+
+
 def permuted(columns: dict[str, np.ndarray | None], order: np.ndarray) -> dict[str, np.ndarray | None]:
     """The columns of a ``Trace`` with its rows in another order; with some of them, ``NONE`` for a parent left out."""
     moved = {name: None if column is None or name.startswith("prefix_") else column[order]

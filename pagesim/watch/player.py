@@ -64,7 +64,7 @@ class Player:
         self._clock_s = 0.0
         self._kept: np.ndarray | None = None  # by a prefix cache, before the step performed last: whether each unit
         self._seen: list[int] = []
-        self._joined = 0
+        self._arrived = np.zeros(len(run.trace), bool)
         self._events: deque[str] = deque(maxlen=MOST_EVENTS)
 
     def rewind(self) -> None:
@@ -116,13 +116,13 @@ class Player:
         empty = idle or (self.over and instant.running == 0)
         owners, stored, parts, owning = self._unowned() if empty else self._memory()
         status = result.requests.status
-        arrived = int(np.searchsorted(result.requests.arrival_s, self._clock_s, side="right"))
+        arrived = run.have_arrived(self._clock_s)
         self._note(owning, arrived, status)
         return View(
             name=self.name, owners=owners, num_owners=run.num_owners() * (owners >= 0), stored=stored,
             paged=not run.has_holes(), unit_slots=run.units()[0],
             parts_slots=parts, running=0 if empty else instant.running, waiting=0 if empty else instant.waiting,
-            arrived=arrived, completed=int(np.count_nonzero(status == _COMPLETED)),
+            arrived=int(np.count_nonzero(arrived)), completed=int(np.count_nonzero(status == _COMPLETED)),
             rejected=int(np.count_nonzero(status > _COMPLETED)), preempted=result.counters.preemptions,
             num_requests=len(run.trace), events=tuple(self._events),
             idle_until_s=run.step_start_s() if idle and not self.over else None, over=self.over)
@@ -144,11 +144,11 @@ class Player:
         parts[_CACHED], parts[_IDLE] = unit_slots * cached, unit_slots * (num_units - cached)
         return owners, np.zeros(num_units, np.int64), parts, []
 
-    def _note(self, owning: list[int], arrived: int, status: np.ndarray) -> None:
+    def _note(self, owning: list[int], arrived: np.ndarray, status: np.ndarray) -> None:
         before, now = set(self._seen), set(owning)
         gone = sorted(before - now)
         happened = (
-            ("↓", "arrived", range(self._joined, arrived)),
+            ("↓", "arrived", np.flatnonzero(arrived & ~self._arrived).tolist()),
             ("+", "admitted", [request for request in owning if request not in before]),
             ("✓", "done", [request for request in gone if status[request] == _COMPLETED]),
             ("↺", "preempted", [request for request in gone if status[request] != _COMPLETED]),
@@ -156,10 +156,10 @@ class Player:
         for mark, what, requests in happened:
             if len(requests):
                 self._events.append(f"{mark} {_listed(requests)} {what} at {self._clock_s:.2f} s")
-        self._seen, self._joined = owning, max(arrived, self._joined)
+        self._seen, self._arrived = owning, arrived | self._arrived
 
 
-def _listed(requests: list[int] | range) -> str:
+def _listed(requests: list[int]) -> str:
     """Up to three by their numbers, more by how many."""
     if len(requests) > 3:
         return f"{len(requests):,} requests"

@@ -11,8 +11,8 @@ import numpy as np
 from pagesim.allocators import paged
 from pagesim.allocators.paged import (  # noqa: F401 - what is the same
     Paged, PagedMemory, age_holes, allocated_slots, asked_slots, cached_slots, counters, doubled_slots, fits,
-    fits_empty, forget, free_slots, has_holes, histograms, hole_stats, ids, moves, num_units, release, reservation,
-    room_tokens, shares, slots_of_a_unit, stored_already, unit_slots, units)
+    fits_empty, forget, free_slots, has_holes, histograms, hole_stats, ids, keep_chunk, keeps_chunks, moves, num_units, release, reservation,
+    room_tokens, shares, slots_of_a_unit, stored_already, swaps, unit_slots, units)
 from pagesim.core.jit import HOT
 from pagesim.errors import InputError
 

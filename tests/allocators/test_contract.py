@@ -18,8 +18,8 @@ from pagesim.trace import Trace
 
 ROWS, MAX_MODEL_LEN, NO_LIMIT = 6, 40, 2**62
 OF_A_SPEC = {"serves": ["spec"], "make": ["spec", "capacity_slots", "demand", "trace"], "name": ["spec"],
-             "slots_of_a_unit": ["spec"], "check": ["spec", "trace"]}
-OF_ONE_THAT_SHARES, OF_ONE_THAT_DOES_NOT = {"evicted_blocks", "cached_units"}, {"moves"}
+             "slots_of_a_unit": ["spec"], "swaps": ["spec"], "check": ["spec", "trace"]}
+OF_ONE_THAT_SHARES, OF_ONE_THAT_DOES_NOT = {"evicted_blocks", "cached_units", "found"}, {"moves"}
 TRACE = Trace(None, np.full(10_000, 20, np.int32), np.full(10_000, 20, np.int32))
 
 SPECS = {
@@ -30,6 +30,8 @@ SPECS = {
                        st.sampled_from([0.0, 0.1])),
     "cached": st.builds(paged.Paged, st.sampled_from([1, 3, 4, 16]), st.sampled_from(get_args(paged.Reuse)),
                         st.sampled_from([0.0, 0.1]), st.just("vllm")),
+    "radix": st.builds(paged.Paged, st.sampled_from([1, 3, 4, 16]), st.just("lifo"), st.sampled_from([0.0, 0.1]),
+                       st.just("radix"), st.sampled_from(get_args(paged.Eviction))),
 }
 
 

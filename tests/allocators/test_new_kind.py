@@ -39,8 +39,8 @@ class Copy:
         row = '    Kind("paged", Paged, PagedMemory, paged),\n'
         more = row + '    Kind("shuffled", shuffled.Shuffled, shuffled.ShuffledMemory, shuffled),\n'
         assert row in table
-        table = table.replace(row, more).replace("import cached, contiguous, paged\n",
-                                                 "import cached, contiguous, paged, shuffled\n")
+        table = table.replace(row, more).replace("import cached, contiguous, paged, radix\n",
+                                                 "import cached, contiguous, paged, radix, shuffled\n")
         (allocators / "__init__.py").write_text(table)
         (folder / "trace.csv").write_text(TRACE)
         (folder / "both.yaml").write_text(CONFIG + "  - {kind: paged, block_size: 4}\n"

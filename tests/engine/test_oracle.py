@@ -1,14 +1,13 @@
 """The engine equals the oracle: every table, time, ledger integer, counter, peak and histogram of every random run."""
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from comparison import assert_engine_equals_oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import contiguous, paged, setups, sharing_setups
+from strategies import contiguous, long_prefixes, paged, setups, sharing_setups
 
 from pagesim.allocators import Contiguous, Paged
 from pagesim.allocators.holes import PLACEMENTS
@@ -29,9 +28,23 @@ def test_engine_and_oracle_are_equal_on_regions(made):
 
 @settings(max_examples=1500)
 @given(sharing_setups(("none", "vllm"), alone=True))
-def test_engine_and_oracle_are_equal_on_a_prefix_cache(drawn):
+def test_engine_and_oracle_are_equal_on_sessions_and_a_prefix_cache(drawn):
     made, _ = drawn
-    assert_engine_equals_oracle(replace(made, trace=replace(made.trace, session_parent=None, think_ns=None)))
+    assert_engine_equals_oracle(made)
+
+
+@settings(max_examples=600)
+@given(sharing_setups(("radix",), alone=True))
+def test_engine_and_oracle_are_equal_on_sessions_and_a_radix_cache(drawn):
+    made, _ = drawn
+    assert_engine_equals_oracle(made)
+
+
+@pytest.mark.parametrize("block_size", (1, 16))
+@settings(max_examples=60)
+@given(data=st.data())
+def test_engine_and_oracle_are_equal_on_long_prefixes_in_a_radix_cache(block_size, data):
+    assert_engine_equals_oracle(data.draw(long_prefixes(block_size)))
 
 
 @pytest.mark.parametrize("block_size", (1, 2, 3))

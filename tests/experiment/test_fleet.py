@@ -61,6 +61,31 @@ def test_a_closed_loop_has_no_replicas(tmp_path):
         load(path, ("trace.arrivals={kind: closed, users: 2}",))
 
 
+def test_the_longest_cached_prefix_needs_a_prefix_cache(tmp_path):
+    keys = "replicas: {count: 2, routing: longest_cached_prefix}"
+    with pytest.raises(ConfigError, match=r"needs a prefix cache, and allocator 0 has none; give it prefix_cache: vllm or radix"):
+        load(write_experiment(tmp_path, keys=keys, allocators=PAGED))
+    load(write_experiment(tmp_path, keys=keys, allocators="[{kind: paged, prefix_cache: vllm}]"))
+
+
+def test_a_rule_that_looks_at_the_memory_leaves_a_run_folder_too(tmp_path):
+    keys = "replicas: {count: 2, routing: least_kv_used}"
+    experiment = load(write_experiment(tmp_path, keys=keys, allocators=PAGED))
+    (case,) = run_experiment(experiment, folder=tmp_path / "run").metrics["cases"]
+    rows = list(csv.DictReader((tmp_path / "run" / "requests.csv").open()))
+    first = [row["request"] for row in rows if row["replica"] == "0"]
+    assert [one["requests"] for one in case["fleet"]["of_replicas"]] == [len(first), 5 - len(first)]
+    owners = {change[3] for change in json.loads((tmp_path / "run" / "events.json").read_text())["changes"]}
+    assert owners - {None} == set(map(int, first))
+
+
+def test_the_first_replicas_events_name_requests_as_requests_csv_does(tmp_path):
+    experiment = load(write_experiment(tmp_path, keys="replicas: 2", allocators=PAGED))
+    run_experiment(experiment, folder=tmp_path / "run")
+    owners = {change[3] for change in json.loads((tmp_path / "run" / "events.json").read_text())["changes"]}
+    assert owners - {None} == {0, 2, 4}
+
+
 def test_what_shows_one_memory_says_that_there_are_several(tmp_path):
     (case,) = load(write_experiment(tmp_path, keys="replicas: 2", allocators=PAGED)).cases
     with pytest.raises(InputError, match="2 replicas.*--set replicas=1"):

@@ -63,8 +63,6 @@ class Sums:
         self.sharing = dict.fromkeys(
             ("copy_on_write", "hit_tokens", "hit_blocks", "admitted_prompt_tokens", "full_prompt_blocks",
              "readmission_hit_tokens", "evicted_blocks"), 0)
-        self.logical_block_s = [0.0] * len(WINDOWS)      # entries of block tables, and tokens as each sequence sees them
-        self.logical_token_s = [0.0] * len(WINDOWS)
         self.reuse_distance_blocks = [0] * 64
         self.eviction_age_steps = [0] * 64
         self.peaks = {"token_states": 0, "allocated": 0, "running": 0, "waiting": 0, "step": -1, "time_s": 0.0}
@@ -75,15 +73,13 @@ class Sums:
 
     def time_passes(self, instant: Instant, duration_s: float, running: int, waiting: int, logical=(0, 0)) -> None:
         parts = instant.parts
-        row = [1.0, *(parts[part] for part in PARTS), running, waiting, instant.largest_hole, instant.unusable,
-               float(parts["stranded"] > 0), float(instant.no_hole), instant.extfrag]
+        row = [1.0, *(parts[part] for part in PARTS), running, waiting, *logical, instant.largest_hole,
+               instant.unusable, float(parts["stranded"] > 0), float(instant.no_hole), instant.extfrag]
         inside = (True, running > 0, waiting > 0, instant.refused)
         for window, is_inside in enumerate(inside):
             if is_inside:
                 for column, value in enumerate(row):
                     self.integrals[window][column] += value * duration_s
-                self.logical_block_s[window] += logical[0] * duration_s
-                self.logical_token_s[window] += logical[1] * duration_s
         for hole in instant.holes:
             self.hole_slots_s[hole.bit_length()] += duration_s
 

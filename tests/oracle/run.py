@@ -52,8 +52,8 @@ class OracleRun:
         self.memory = make_memory(setup.allocator, setup.capacity_slots, setup.max_model_len)
         self.empty_memory = make_memory(setup.allocator, setup.capacity_slots, setup.max_model_len)
         self.requests = [self.make_sequences(trace, i) for i in range(len(trace))]
-        if isinstance(self.memory, RadixPool) and (scheduling.preemption == "swap" or any(len(one) > 1 for one in self.requests)):
-            raise InputError("prefix_cache radix neither swaps nor shares between samples")
+        if isinstance(self.memory, RadixPool) and any(len(one) > 1 for one in self.requests):
+            raise InputError("prefix_cache radix does not share between samples")
         self.arrivals = Timed(trace.arrival_ns) if closed_users is None else Closed(len(trace), closed_users)
         self.joining = Joining(self.arrivals, [cell(parents, row, -1) for row in range(len(trace))],
                                [cell(think_ns, row, -1) for row in range(len(trace))])

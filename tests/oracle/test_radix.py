@@ -86,9 +86,9 @@ def test_a_turn_of_a_session_hits_at_any_token():
 
 
 def test_neither_swap_nor_samples_are_simulated():
-    with pytest.raises(InputError, match="neither swaps"):
+    with pytest.raises(InputError, match="choose preemption: recompute"):
         radix_run([(4, 1, 0)], None, 20, preemption="swap")
-    with pytest.raises(InputError, match="neither swaps"):
+    with pytest.raises(InputError, match="does not share between samples"):
         radix_run([(4, 1, 0)], None, 20, columns={"num_samples": [2]})
 
 

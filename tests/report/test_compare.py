@@ -14,7 +14,7 @@ from pagesim.report.compare import (
     compare_cases,
     most_moved,
     read_measured,
-    read_timeline,
+    simulated_gauges,
     relative,
 )
 from pagesim.report.pairing import Side, changed, pair_cases
@@ -108,7 +108,7 @@ def test_a_bad_measured_timeline_is_refused_with_its_place(tmp_path, text, messa
 def test_a_run_is_empty_before_its_first_step_in_its_gaps_and_after_its_end(tmp_path):
     path = tmp_path / "timeline.csv"
     path.write_text(HEADER + "0,1.0,1.0,2,3,0.5\n1,2.0,1.0,4,1,0.75\n2,5.0,1.0,1,0,0.25\n")
-    seen = at_moments(read_timeline(path), np.array([0.5, 1.0, 1.9, 2.0, 2.9, 3.0, 4.9, 5.5, 6.0]))
+    seen = at_moments(simulated_gauges(path), np.array([0.5, 1.0, 1.9, 2.0, 2.9, 3.0, 4.9, 5.5, 6.0]))
     assert seen.running.tolist() == [0, 2, 2, 4, 4, 0, 0, 1, 0]
     assert seen.block_use.tolist() == [0, 0.5, 0.5, 0.75, 0.75, 0, 0, 0.25, 0]
 
@@ -116,7 +116,7 @@ def test_a_run_is_empty_before_its_first_step_in_its_gaps_and_after_its_end(tmp_
 def test_a_run_without_steps_has_an_empty_timeline(tmp_path):
     path = tmp_path / "timeline.csv"
     path.write_text(HEADER)
-    assert at_moments(read_timeline(path), np.array([0.0, 1.0])).running.tolist() == [0, 0]
+    assert at_moments(simulated_gauges(path), np.array([0.0, 1.0])).running.tolist() == [0, 0]
 
 
 def test_means_peaks_and_differences_are_over_the_measured_moments():

@@ -97,6 +97,13 @@ def test_a_run_that_ends_in_its_warmup_says_so(tmp_path):
     assert "paged 16: nothing was counted, no step starts after trace.warmup_s; lower it" in warning
 
 
+def test_a_turn_shorter_than_its_history_is_said(tmp_path):
+    config = write_experiment(tmp_path, rows=((0, 20, 5, "a"), (1, 24, 5, "a"), (2, 40, 5, "a")), allocators=PAGED,
+                              columns="arrival_s,prompt_tokens,output_tokens,session")
+    (note,) = result_warnings(simulate(config).metrics)
+    assert note.startswith("note: turns of conversations shorter than the turn before and its output: 1;")
+
+
 @pytest.mark.parametrize("column, value, sentence", [
     ("num_samples", 2, "parallel samples (num_samples) are independent sequences here"),
     ("prefix_ids", "7 8", "prefix ids are not used"),

@@ -1,4 +1,4 @@
-"""report/rows.py: the request and timeline files of a run."""
+"""report/requests_csv.py, report/timeline_csv.py: the request and timeline files of a run."""
 
 import csv
 
@@ -12,7 +12,8 @@ from pagesim.engine.durations import Linear
 from pagesim.engine.scheduling import Scheduling
 from pagesim.engine.run import simulate
 from pagesim.engine.setup import Setup
-from pagesim.report.rows import request_text, timeline_lines
+from pagesim.report.requests_csv import request_text
+from pagesim.report.timeline_csv import timeline_lines
 from pagesim.trace import Trace
 from pagesim.trace.instants import whole_ns
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from comparison import assert_same_result
-from fleets import fleets, serve_all
+from fleets import caching_fleets, fleets, serve_all
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from oracle.ledger import Instant
 from oracle.run import OracleRun
 
-from pagesim.case import Replicas
 from pagesim.engine.result import Column, Window
 from pagesim.engine.run import simulate
 from pagesim.fleet.figures import fleet_metrics
@@ -19,11 +19,12 @@ from pagesim.metrics import metrics
 
 
 @settings(max_examples=200)
-@given(fleets())
+@given(st.one_of(fleets(), caching_fleets()))
 def test_one_replica_is_the_run_without_replicas_to_the_last_digit(drawn):
-    made, _ = drawn
+    made, replicas = drawn
+    one = replace(replicas, count=1)
     alone = metrics(simulate(made), made.trace, made.allocator)
-    fleet = fleet_metrics(serve_all(made, Replicas(1)), made.trace, made.allocator, Replicas(1))
+    fleet = fleet_metrics(serve_all(made, one), made.trace, made.allocator, one)
     del fleet["fleet"]
     assert fleet == alone
 
@@ -39,7 +40,7 @@ def test_every_request_is_served_by_exactly_one_replica(drawn):
 
 
 @settings(max_examples=200)
-@given(fleets())
+@given(st.one_of(fleets(), caching_fleets()))
 def test_each_replica_is_the_oracle_on_the_requests_that_it_served(drawn):
     made, replicas = drawn
     served = serve_all(made, replicas)

@@ -1,11 +1,10 @@
-"""The two long files of a run: one row a request, one row a stretch of the timeline; columns carry their units."""
+"""``requests.csv``: one row a request; columns carry their units."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
-from pagesim.core.ledger import PARTS
-from pagesim.engine.result import STATUSES, Result, Timeline
+from pagesim.engine.result import STATUSES, Result
 from pagesim.report.cells import csv_rows, seconds_cells, whole_cells, word_cells
 from pagesim.trace.trace import Trace
 
@@ -46,30 +45,3 @@ def _rounded_ratio(values_ns: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """To the nearest nanosecond, -1 where there is no value or nothing was counted."""
     exists = (values_ns >= 0) & (counts > 0)
     return np.where(exists, np.rint(values_ns / np.maximum(counts, 1)), -1).astype(np.int64)
-
-
-def timeline_lines(timeline: Timeline, capacity_slots: int) -> Iterator[str]:
-    """CSV of the timeline; ``mean_*`` is weighted by time, ``block_use_share`` is allocated / capacity."""
-    parts = [f"mean_{part}_slots" for part in PARTS]
-    yield ("first_step,start_s,duration_s,mean_running,mean_waiting,block_use_share," + ",".join(parts)
-           + ",max_token_states_slots,max_allocated_slots,max_running,max_waiting,"
-             "prefill_tokens,decode_tokens,preemptions,admissions,completions\n")
-    t = timeline
-    block_use = t.mean_parts[:, :4].sum(axis=1) / capacity_slots
-    columns = (t.first_step, t.start_s, t.duration_s, t.mean_running, t.mean_waiting, block_use, *t.mean_parts.T,
-               t.max_token_states, t.max_allocated, t.max_running, t.max_waiting, t.prefill_tokens, t.decode_tokens,
-               t.preemptions, t.admissions, t.completions)
-    yield from _lines([_cells(column) for column in columns])
-
-
-def _cells(column: np.ndarray) -> list[str]:
-    """Numbers as the shortest text that reads back as the same; NaN as nothing."""
-    cells = list(map(repr, column.tolist()))
-    for row in np.flatnonzero(np.isnan(column)).tolist():
-        cells[row] = ""
-    return cells
-
-
-def _lines(columns: list[list[str]]) -> Iterator[str]:
-    for row in zip(*columns):
-        yield ",".join(row) + "\n"
