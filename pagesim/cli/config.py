@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from pagesim.cli import flags
 from pagesim.cli.group import Group
 from pagesim.errors import ConfigError
 
@@ -26,12 +27,24 @@ def validate(file: File, overrides: Overrides = []) -> None:
 
 
 @app.command(epilog="Example: pagesim config expand configs/quickstart.yaml --set seed=1")
-def expand(file: File, overrides: Overrides = []) -> None:
+def expand(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The experiment, a YAML file, or a trace alone.")],
+    model: flags.Model = None,
+    gpu: flags.Gpu = None,
+    kv_memory: flags.KvMemory = None,
+    max_model_len: flags.MaxModelLen = None,
+    from_vllm: flags.FromVllm = None,
+    overrides: Overrides = [],
+) -> None:
     """Write out every key of an experiment with its value, one YAML document for each setting of the sweep."""
-    from pagesim.config import load
+    from pagesim.cli.console import warn
     from pagesim.config.expand import expanded
+    from pagesim.config.question import asked
 
-    print(expanded(load(file, tuple(overrides), need_trace=False)), end="")
+    said = flags.said(model, gpu, kv_memory, max_model_len, from_vllm, overrides)
+    experiment, remarks = asked(file, said, need_trace=False)
+    print(expanded(experiment), end="")
+    warn(remarks)
 
 
 @app.command(epilog="Example: pagesim config schema > pagesim.schema.json")

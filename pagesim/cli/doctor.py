@@ -10,6 +10,7 @@ _EXTRAS = {
     "kernel": (("torch", "triton"), "kernel, bench-kernel, explain corrupt"),
     "report": (("matplotlib",), "plot"),
     "watch": (("textual",), "watch"),
+    "cluster": (("distributed",), "sweep --cluster"),
 }
 _FITS_HOPPER = (9, 0)
 

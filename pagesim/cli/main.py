@@ -22,6 +22,7 @@ from pagesim.cli.plot import plot
 from pagesim.cli.report import report
 from pagesim.cli.simulate import simulate
 from pagesim.cli.size import size
+from pagesim.cli.sweep import merge, sweep
 from pagesim.cli.watch import watch
 from pagesim.errors import Interrupted, PagesimError
 
@@ -59,6 +60,8 @@ app = typer.Typer(name="pagesim", cls=_Program, no_args_is_help=True, pretty_exc
                   help="Where every slot of KV-cache memory goes, under contiguous and under paged allocation.")
 for _command, _example in (
     (simulate, "simulate configs/quickstart.yaml -o runs/first"),
+    (sweep, "sweep configs/block_size_sweep.yaml -o sweeps/first"),
+    (merge, "merge part1 part2 -o whole"),
     (compare, "compare runs/before runs/after --case 'paged 16'"),
     (report, "report runs/first -o page.html"),
     (plot, "plot runs/first --kind ledger -o ledger.pdf"),

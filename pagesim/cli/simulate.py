@@ -1,5 +1,6 @@
 """``pagesim simulate``: run an experiment, show its tables, write its run folder."""
 
+import shlex
 import sys
 from enum import Enum
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagesim.cli import flags
 from pagesim.cli.overwriting import check_free
 from pagesim.errors import InputError
 
@@ -21,9 +23,23 @@ class Format(str, Enum):
     markdown = "markdown"
 
 
+_WHAT_NEXT = """simulate needs an experiment or a trace:
+  pagesim config init first.yaml --from quickstart     write one that comes with pagesim, and its trace; then:
+  pagesim simulate first.yaml
+  pagesim simulate TRACE.csv --model llama-3.1-8b --gpu h200           your trace, without YAML
+  pagesim simulate TRACE.csv --from-vllm "vllm serve …" --gpu h200     … with the flags of your server
+A trace has the columns arrival_s,prompt_tokens,output_tokens, or is one of the public ones as they come."""
+
+
 def simulate(
-    config: Annotated[Path, typer.Argument(help=(
-        "The experiment, a YAML file; configs/ has some, 'pagesim config init' writes one."))],
+    what: Annotated[Path | None, typer.Argument(metavar="CONFIG|TRACE", help=(
+        "An experiment, a YAML file ('pagesim config init' writes one), or a trace alone, with --model and --gpu."))]
+    = None,
+    model: flags.Model = None,
+    gpu: flags.Gpu = None,
+    kv_memory: flags.KvMemory = None,
+    max_model_len: flags.MaxModelLen = None,
+    from_vllm: flags.FromVllm = None,
     overrides: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help=(
         "Replace one key, such as trace.limit=1000 or allocators.0.block_size=32; may be repeated."))] = [],
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help=(
@@ -46,12 +62,17 @@ def simulate(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cases and stop.")] = False,
 ) -> None:
     """Replay a trace through the allocators of an experiment and account for every slot of KV memory."""
-    from pagesim.config import load
+    from pagesim.cli.console import warn
+    from pagesim.config.question import asked, is_trace
+    from pagesim.experiment.attempt import check_one_memory
     from pagesim.experiment.occupied import make_room
     from pagesim.experiment.snapshots import moment, write_snapshots
     from pagesim.experiment.trace_export import check_name, write_trace
 
-    experiment = load(config, tuple(overrides))
+    if what is None:
+        raise InputError(_WHAT_NEXT)
+    said = flags.said(model, gpu, kv_memory, max_model_len, from_vllm, overrides)
+    experiment, remarks = asked(what, said)
     if dry_run:
         for case in experiment.cases:
             print(case.name)
@@ -64,8 +85,13 @@ def simulate(
     if export_trace is not None:
         check_name(export_trace)
         check_free(export_trace, force=force)
+    if moments or export_trace is not None:
+        for case in experiment.cases:
+            check_one_memory(case)
     if output is not None and not resume:
         make_room(output, experiment.cases, force=force)
+    if not quiet:
+        warn(remarks)
     code = _run(experiment, Format.json if json else format, output, jobs, quiet=quiet, resume=resume)
     if moments and code == 0:
         for path in write_snapshots(experiment.cases, moments, output):
@@ -73,6 +99,9 @@ def simulate(
     if export_trace is not None and code == 0:
         write_trace(experiment.cases, export_trace)
         _note(f"written to {export_trace}", quiet=quiet)
+    if is_trace(what) and not quiet:
+        words = shlex.join(["pagesim", "config", "expand", str(what), *flags.written(said)])
+        _note(f"this experiment as YAML, to change and to keep: {words} > experiment.yaml", quiet=quiet)
     raise typer.Exit(code)
 
 

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagesim.cli import flags
 from pagesim.errors import InputError
 
 if TYPE_CHECKING:
     from pagesim.config.document import Document
+    from pagesim.config.question import Said
     from pagesim.config.size import Request, Room, Size
     from pagesim.report.tables import Sheet
 
@@ -17,15 +19,13 @@ if TYPE_CHECKING:
 def size(
     config: Annotated[Path | None, typer.Argument(help=(
         "An experiment: its model, memory, max_model_len and allocators count, the sweep does not."))] = None,
-    model: Annotated[str | None, typer.Option(help="Name in the catalogue, or the path of a config.json.")] = None,
-    gpu: Annotated[str | None, typer.Option(help=(
-        "GPU of the catalogue; KV memory is what utilization and weights leave of it."))] = None,
+    model: flags.Model = None,
+    gpu: flags.Gpu = None,
     gpu_memory: Annotated[str | None, typer.Option(metavar="SIZE", help=(
         "Memory of a GPU that the catalogue does not have, as CUDA reports it, such as 79.18GiB."))] = None,
-    kv_memory: Annotated[str | None, typer.Option(metavar="SIZE", help="KV memory itself, such as 12GiB.")] = None,
+    kv_memory: flags.KvMemory = None,
     kv_tokens: Annotated[str | None, typer.Option(metavar="N", help="KV memory in token slots.")] = None,
-    max_model_len: Annotated[str | None, typer.Option(metavar="N", help=(
-        "Longest prompt and output together, or auto for the most that fits; the model's own as a default."))] = None,
+    max_model_len: flags.MaxModelLen = None,
     tensor_parallel_size: Annotated[str | None, typer.Option(metavar="N", help=(
         "GPUs that share each layer; what is sized is one of them."))] = None,
     kv_cache_dtype: Annotated[str | None, typer.Option(metavar="DTYPE", help="auto, bf16, fp16 or fp8.")] = None,
@@ -33,17 +33,16 @@ def size(
     prompt_tokens: Annotated[int | None, typer.Option(min=1, help="Prompt of a typical request.")] = None,
     output_tokens: Annotated[int | None, typer.Option(min=1, help="Its output.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Its limit, for reserve: max_tokens.")] = None,
-    from_vllm: Annotated[str | None, typer.Option(metavar="FLAGS", help=(
-        "A vLLM server's command line, or its flags, such as \"--max-model-len 8192\"."))] = None,
+    from_vllm: flags.FromVllm = None,
     overrides: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help=(
         "Any key, such as memory.gpu_memory_utilization=0.9; may be repeated."))] = [],
     list_known: Annotated[bool, typer.Option("--list", help="List the models and GPUs of the catalogue.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Write one JSON object and nothing else.")] = False,
 ) -> None:
     """Blocks, tokens and concurrency of a model on a GPU, and what each reservation rule would allow."""
-    from pagesim.config.size import size as size_of
-
     from pagesim.cli.console import warn
+    from pagesim.config.question import Said
+    from pagesim.config.size import size as size_of
 
     if list_known:
         _list(json)
@@ -51,8 +50,7 @@ def size(
     options = {"model": model, "memory.gpu": gpu, "memory.gpu_memory": gpu_memory, "memory.kv_memory": kv_memory,
                "memory.kv_tokens": kv_tokens, "max_model_len": max_model_len,
                "memory.tensor_parallel_size": tensor_parallel_size, "memory.kv_cache_dtype": kv_cache_dtype}
-    given = {key: value for key, value in options.items() if value is not None}
-    document, remarks = _document(config, given, block_size, from_vllm, overrides)
+    document, remarks = _document(config, Said(options, tuple(overrides), from_vllm, block_size))
     answer = size_of(document, str(config.parent) if config else "", _request(prompt_tokens, output_tokens, max_tokens))
     if json:
         print(jsonlib.dumps(_as_dict(answer), indent=2, allow_nan=False))
@@ -71,26 +69,13 @@ def _list(json: bool) -> None:
         print_tables(list_sheets())
 
 
-def _document(config: Path | None, options: dict[str, str], block_size: str | None, from_vllm: str | None,
-              overrides: list[str]) -> "tuple[Document, list[str]]":
+def _document(config: Path | None, said: "Said") -> "tuple[Document, list[str]]":
     """What is to be sized, and what was passed over on the way."""
     from pagesim.config.load import empty, read
-    from pagesim.config.overrides import Override, assignment, overridden
-    from pagesim.config.schema import SOURCES
-    from pagesim.config.vllm import Server, pool_overrides, vllm_server
+    from pagesim.config.question import followed, gives_memory
 
-    document = read(config) if config else empty("pagesim size")
-    server = vllm_server(from_vllm, document) if from_vllm is not None else Server([], False, [])
-    given, remarks = server.overrides, server.notes
-    labels = {key: f"--{key.removeprefix('memory.').replace('_', '-')} {value}" for key, value in options.items()}
-    unused = {"memory.gpu", "memory.gpu_memory"} & options.keys() if server.gives_kv_memory else set()
-    remarks = [*remarks, *(f"note: --from-vllm says itself how much KV memory there is; {labels[key]} is not used"
-                           for key in unused)]
-    given += [Override(key, value, labels[key]) for key, value in options.items() if key not in unused]
-    given += pool_overrides("block_size", block_size, f"--block-size {block_size}", document) if block_size else []
-    document = overridden(document, [*given, *map(assignment, overrides)])
-    memory = document.data.get("memory") or {}
-    if config is None and isinstance(memory, dict) and not any(memory.get(key) is not None for key in SOURCES):
+    document, remarks = followed(read(config) if config else empty("pagesim size"), said)
+    if config is None and not gives_memory(document):
         raise InputError("how much memory is there? Give --gpu NAME (--list has them), --gpu-memory SIZE, --kv-memory "
                          "SIZE or --kv-tokens N")
     return document, remarks

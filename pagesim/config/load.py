@@ -1,6 +1,6 @@
 """A config file → an experiment, or one error that lists all that is wrong with it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,15 +26,25 @@ def load(path: str | Path, overrides: Sequence[str | Override] = (), *, need_tra
     Raises:
         ConfigError: one line ``file:line:column: what is wrong`` for each thing that is wrong.
     """
-    document, problems, cases = read(path), [], {}
     changes = [assignment(each) if isinstance(each, str) else each for each in overrides]
+    return experiment(read(path), path, lambda document: overridden(document, changes), need_trace=need_trace)
+
+
+def experiment(document: Document, path: str | Path, changed: Callable[[Document], Document], *,
+               need_trace: bool = True) -> Experiment:
+    """The experiment of a document that stands at ``path``, or of each one in it, after it is ``changed``.
+
+    Raises:
+        ConfigError: as ``load``.
+    """
+    problems, cases = [], {}
     if _is_of_cases(document):
         problems += document.problems
         for name in document.data:
-            one = _cases(overridden(document.part((name,)), changes), path, problems, need_trace=need_trace)
+            one = _cases(changed(document.part((name,))), path, problems, need_trace=need_trace)
             cases |= {key: replace(made, name=name) for key, made in one.items()}
     else:
-        cases = _cases(overridden(document, changes), path, problems, need_trace=need_trace)
+        cases = _cases(changed(document), path, problems, need_trace=need_trace)
     raise_all(problems)
     return Experiment(str(path), tuple(cases.values()))
 

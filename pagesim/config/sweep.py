@@ -3,11 +3,15 @@
 import re
 from collections.abc import Iterator
 from itertools import product
+from math import prod
 from typing import NamedTuple
 
 from pagesim.config.document import Document, Problem, undotted
 from pagesim.config.values import shown
 from pagesim.errors import ConfigError
+
+
+MOST_COMBINATIONS = 100_000
 
 
 class Variant(NamedTuple):
@@ -31,6 +35,10 @@ def variants(document: Document) -> Iterator[Variant | Problem]:
             keys.append(key)
         else:
             yield problem
+    too_many = _too_many(document, keys)
+    if too_many is not None:
+        yield too_many
+        return
     own = {key: undotted(key)[1] for key in keys if re.match(r"allocators\.[0-9]+(\.|$)", key)}
     shared = [key for key in keys if key not in own]
     for common, swept in _combinations(document, base, shared):
@@ -38,6 +46,15 @@ def variants(document: Document) -> Iterator[Variant | Problem]:
         for number in range(len(allocators) if isinstance(allocators, list) and allocators else 1):
             for single, _ in _combinations(document, common, [key for key in own if own[key] == number]):
                 yield Variant(single, number, swept)
+
+
+def _too_many(document: Document, keys: list[str]) -> Problem | None:
+    """Combinations are counted before any is made: a few lists of some hundred values make millions."""
+    count = prod(len(document.data["sweep"][key]) for key in keys)
+    if count <= MOST_COMBINATIONS:
+        return None
+    return Problem(document.place(("sweep",)), f"the sweep has {count:,} combinations, and at most "
+                   f"{MOST_COMBINATIONS:,} are run at once; leave out values or keys, or sweep a part of them")
 
 
 def _swept(document: Document, base: Document) -> Iterator[tuple[str, Problem | None]]:

@@ -8,8 +8,8 @@ from pagesim.config.overrides import Override
 from pagesim.config.schema import SOURCES as MEMORY_SOURCES
 from pagesim.config.vllm_command import Flag, flags_of
 from pagesim.config.vllm_flags import (
-    AUTO_LENGTH, DOES_NOTHING, IN_GIB, KEYS, OF_POOLS, PASSED_OVER, PASSED_OVER_SWITCHES, REFUSED, REFUSED_SWITCHES,
-    SOURCES, SWITCHES)
+    AUTO_LENGTH, DOES_NOTHING, IN_GIB, KEYS, OF_POOLS, PASSED_OVER, PASSED_OVER_SWITCHES, PREFIX_CACHES, REFUSED,
+    REFUSED_SWITCHES, SOURCES, SWITCHES)
 from pagesim.core.units import parse_count
 from pagesim.errors import ConfigError
 
@@ -26,7 +26,8 @@ def vllm_server(command: str, document: Document) -> Server:
     """The flags of ``vllm serve MODEL --flag value …``, or ``python -m vllm.entrypoints.…``, as overrides.
 
     Flags mean what they mean to vLLM: a pool loses one block to its null block, ``--block-size`` goes to the paged
-    allocators, ``--swap-space 4`` is 4 GiB.  Flags that cannot touch the KV cache are passed over, and named in a note.
+    allocators, which have a prefix cache unless ``--no-enable-prefix-caching`` is said, ``--swap-space 4`` is 4 GiB.
+    Flags that cannot touch the KV cache are passed over, and named in a note.
 
     Raises:
         ConfigError: a flag that is not known here, that cannot be followed, or without its value.
@@ -35,6 +36,8 @@ def vllm_server(command: str, document: Document) -> Server:
     sources = [flag for flag in flags if flag.name in SOURCES]
     given = _without_losers(flags, sources)
     overrides = [override for flag in given for override in _overrides(flag, document)]
+    if not any(flag.name in PREFIX_CACHES for flag in flags):
+        overrides += pool_overrides("prefix_cache", "vllm", "--from-vllm", document)
     if sources:
         overrides += _unset(document, KEYS[_strongest(sources)], sources[-1].label)
     if sources or not _has_its_own_pool(document):
@@ -92,6 +95,8 @@ def _overrides(flag: Flag, document: Document) -> Iterator[Override]:
         yield Override(KEYS[name], _in_our_words(flag), label)
     elif name in IN_GIB:
         yield Override(IN_GIB[name], f"{value}GiB", label)
+    elif name in PREFIX_CACHES:
+        yield from pool_overrides("prefix_cache", PREFIX_CACHES[name], label, document)
     elif name in OF_POOLS:
         yield from pool_overrides(OF_POOLS[name], value, label, document)
     elif value == "fp8":   # --quantization

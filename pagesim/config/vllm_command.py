@@ -7,12 +7,13 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from pagesim.config.vllm_flags import (
-    IN_GIB, KEYS, OF_POOLS, PASSED_OVER, PASSED_OVER_SWITCHES, PASSED_OVER_WITH_VALUES, QUANTIZATION, REFUSED,
-    REFUSED_SWITCHES, SWITCHES)
+    IN_GIB, KEYS, OF_POOLS, PASSED_OVER, PASSED_OVER_SWITCHES, PASSED_OVER_WITH_VALUES, PREFIX_CACHES, QUANTIZATION,
+    REFUSED, REFUSED_SWITCHES, SWITCHES)
+from pagesim.config.vllm_container import words_of_a_container
 from pagesim.errors import ConfigError
 
-_TAKEN = (*KEYS, *IN_GIB, *SWITCHES, *OF_POOLS)
-_WITHOUT_VALUE = SWITCHES.keys() | PASSED_OVER_SWITCHES | REFUSED_SWITCHES
+_TAKEN = (*KEYS, *IN_GIB, *SWITCHES, *OF_POOLS, *PREFIX_CACHES)
+_WITHOUT_VALUE = SWITCHES.keys() | PREFIX_CACHES.keys() | PASSED_OVER_SWITCHES | REFUSED_SWITCHES
 _EVERY = (*_TAKEN, *QUANTIZATION, *REFUSED, *PASSED_OVER,
           *(f"no-{flag}" for flag in PASSED_OVER_SWITCHES | REFUSED_SWITCHES))
 _IMAGE = re.compile(r"(.*/)?vllm-openai([:@].*)?")   # of docker run; what follows are its flags
@@ -33,11 +34,13 @@ class Flag(NamedTuple):
 def flags_of(command: str) -> Iterator[Flag]:
     """The flags of a command line as a shell takes it, after ``serve``, the module or the image; MODEL is ``model``.
 
+    Kubernetes' ``args:``, or what they stand in, are such a line too.
+
     Raises:
         ConfigError: a flag that is not known here, or without its value; a word that belongs to none.
     """
     try:
-        words = shlex.split(command.replace("\\\n", " "))  # lines as a shell continues them
+        words = words_of_a_container(command) or shlex.split(command.replace("\\\n", " "))  # a line of a shell goes on
     except ValueError as error:
         raise ConfigError(f"--from-vllm: {error} in {command!r}") from None
     begins = [at for at, word in enumerate(words, 1)

@@ -26,6 +26,8 @@ SWITCHES = {
     "no-enable-chunked-prefill": ("scheduling.chunked_prefill", "false"),
     "scheduler-reserve-full-isl": ("scheduling.reserve_full_isl", "true"),
     "no-scheduler-reserve-full-isl": ("scheduling.reserve_full_isl", "false")}
+# On every paged allocator; without either flag it is on, as in vLLM.
+PREFIX_CACHES = {"enable-prefix-caching": "vllm", "no-enable-prefix-caching": "none"}
 # Where they say how much KV memory there is, the last wins over those before it, and any over the utilization of a GPU.
 SOURCES = ("kv-cache-memory-bytes", "num-gpu-blocks-override")
 AUTO_LENGTH = {"auto", "-1"}   # --max-model-len: the longest that fits
@@ -77,7 +79,7 @@ _SWITCHES = """
     enable-layerwise-nvtx-tracing enable-log-deltas enable-log-outputs enable-log-requests
     enable-logging-iteration-details enable-mamba-cache-stochastic-rounding enable-mamba-shared-prefix-checkpoint
     enable-mfu-metrics enable-mixed-moe-lora-format enable-mm-embeds enable-moe-shared-loras enable-nccl-comm-suspend
-    enable-offline-docs enable-per-request-metrics enable-prefix-caching enable-prompt-embeds
+    enable-offline-docs enable-per-request-metrics enable-prompt-embeds
     enable-prompt-tokens-details enable-reasoning enable-request-id-headers enable-return-routed-experts
     enable-scale-out enable-server-load-tracking enable-shm-tensor-arena enable-sleep-mode enable-ssl-refresh
     enable-tokenizer-info-endpoint enable-tower-connector-lora enable-trace-replay enforce-eager ep

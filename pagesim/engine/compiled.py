@@ -6,11 +6,12 @@ sources that are compiled into the loop, and of the versions of numba and numpy.
 
 import hashlib
 import os
+import queue
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numba
@@ -156,17 +157,41 @@ def _cached(kind: Kind) -> bool:
     return any((_DIRECTORY / kind.name).glob("*/*.nbc"))
 
 
-def compile_loops(kinds: Iterable[Kind]) -> None:
-    """Fill the cache for these kinds of allocators, each in a process of its own at the same time."""
+def compile_loops(kinds: Iterable[Kind], on_progress: Callable[[float], None] = lambda share: None) -> None:
+    """Fill the cache for these kinds of allocators, each in a process of its own at the same time.
+
+    ``on_progress`` is called in this thread, several times a second, with the share that the slowest has done.
+    """
     # This very package: numba's cache knows sources by their path, and the current directory may hold another copy.
     package = str(Path(__file__).parents[2])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-P", "-m", "pagesim.engine.precompile"]
-    children = [subprocess.Popen([*command, kind.name], env=environment, start_new_session=True)
+    children = [subprocess.Popen([*command, kind.name], env=environment, start_new_session=True,
+                                 stdout=subprocess.PIPE, text=True)
                 for kind in kinds]  # of their own session: Ctrl-C reaches this process alone, which ends them
     try:
+        for shares in _reports(children):
+            on_progress(min(shares))
         for child in children:
             child.wait()
     finally:
         for child in children:
             child.kill()
+
+
+def _reports(children: list[subprocess.Popen]) -> Iterator[list[float]]:
+    """The share of its work that each child has done, again whenever one tells, until all have ended."""
+    told: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
+
+    def listen(number: int) -> None:
+        for line in children[number].stdout:
+            told.put((number, float(line)))
+        told.put((number, 1.0))
+
+    shares = [0.0] * len(children)
+    for number in range(len(children)):
+        threading.Thread(target=listen, args=(number,), daemon=True).start()
+    while any(share < 1 for share in shares):
+        number, share = told.get()
+        shares[number] = share
+        yield shares

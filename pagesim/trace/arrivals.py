@@ -36,7 +36,8 @@ def with_arrivals(trace: Trace, kind: str, *, rate: float | None = None, cv: flo
     if kind == "trace":
         if trace.arrival_ns is None:
             raise TraceError(f"{trace.source.path}: the file has lengths only and no arrival times; draw them: "
-                             "arrivals poisson with a rate (requests/s) and a seed, or use saturate or closed")
+                             "arrivals poisson with a rate (requests/s) and a seed, or use saturate or closed; as in "
+                             "--set 'trace.arrivals={kind: saturate}'")
         return trace if speedup == 1 else _faster(trace, speedup)
     if kind == "closed":
         return _in_file_order(replace(trace, arrival_ns=np.zeros(len(trace), dtype=np.int64)))

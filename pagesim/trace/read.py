@@ -64,6 +64,15 @@ def read_trace(path: str | Path, *, limit: int | None = None, strict: bool = Fal
     return Trace(**{"arrival_ns": None} | columns_of(parts, form, str(path)), source=source)
 
 
+def form_of(path: Path) -> Format:
+    """The form of a trace file, by its header or first rows.
+
+    Raises:
+        TraceError: it is none that is known.
+    """
+    return _open(path)[0]
+
+
 def _open(path: Path) -> tuple[Format, Iterator[Table]]:
     """The form of a file and its rows."""
     pieces = source_file.chunks(path)

@@ -8,8 +8,8 @@ from pagesim.config.overrides import assignment, overridden
 from pagesim.config.size import size
 from pagesim.config.vllm import vllm_server
 from pagesim.config.vllm_flags import (
-    DOES_NOTHING, IN_GIB, KEYS, OF_POOLS, PASSED_OVER, PASSED_OVER_SWITCHES, PASSED_OVER_WITH_VALUES, REFUSED,
-    REFUSED_SWITCHES, SWITCHES)
+    DOES_NOTHING, IN_GIB, KEYS, OF_POOLS, PASSED_OVER, PASSED_OVER_SWITCHES, PASSED_OVER_WITH_VALUES, PREFIX_CACHES,
+    REFUSED, REFUSED_SWITCHES, SWITCHES)
 from pagesim.errors import ConfigError
 
 
@@ -66,8 +66,42 @@ def test_a_block_size_is_every_paged_allocators():
     overrides = vllm_server("--block-size 32 --watermark 0.01", document).overrides
     assert overridden(document, overrides).data["allocators"] == [
         {"kind": "contiguous"},
-        {"kind": "paged", "block_size": 32, "watermark": 0.01},
+        {"kind": "paged", "block_size": 32, "watermark": 0.01, "prefix_cache": "vllm"},
     ]
+
+
+@pytest.mark.parametrize(("command", "caches"), [
+    ("vllm serve m", "vllm"), ("vllm serve m --enable-prefix-caching", "vllm"),
+    ("vllm serve m --no-enable-prefix-caching", "none"), ("vllm serve m --enable-prefix-caching=false", "none"),
+    ("--no-enable-prefix-caching --enable-prefix-caching", "vllm")])
+def test_pools_have_a_prefix_cache_unless_it_is_turned_off(command, caches):
+    document = empty("here")
+    contiguous, paged = overridden(document, vllm_server(command, document).overrides).data["allocators"]
+    assert (paged["prefix_cache"], "prefix_cache" in contiguous) == (caches, False)
+
+
+WORDS = ["--model", "m", "--tensor-parallel-size", "2"]
+POD = """apiVersion: apps/v1
+kind: Deployment
+spec:
+  template:
+    spec:
+      containers:
+        - name: server
+          image: vllm/vllm-openai:latest
+          {}
+          ports: [{{containerPort: 8000}}]
+"""
+
+
+@pytest.mark.parametrize("text", [
+    f"args: {WORDS}", "args: ['--model=m', '-tp', 2]  # two GPUs", f"{WORDS}", "\n        - --model\n        - m\n        - -tp=2\n",
+    "args:\n  - --model\n  - m\n  - --tensor-parallel-size\n  - '2'\n", "command: [vllm, serve]\nargs: [m, -tp, 2]",
+    "command: [/bin/sh, -c]\nargs: ['vllm serve m -tp 2']", "command: [sh, -c]\nargs:\n  - |\n    exec vllm serve m \\\n      -tp 2\n",
+    "- name: x\n  env: [{name: a, value: b}]\n  args: [--model=m, -tp=2, --trust-remote-code=true]",
+    POD.format(f"args: {WORDS}"), POD.format("command: [python3, -m, vllm.entrypoints.openai.api_server, --model=m, -tp=2]")])
+def test_a_container_of_kubernetes_is_a_command_line(text):
+    assert keys(text) == {"model": "m", "memory": {"tensor_parallel_size": 2}}
 
 
 @pytest.mark.parametrize(("command", "memory"), [
@@ -132,7 +166,7 @@ def test_a_command_is_read_however_it_is_written(command):
     assert keys(command) == {"model": "m", "memory": {"tensor_parallel_size": 2}}
 
 
-PASTED = """--enable-prefix-caching --no-enable-prefix-caching --enable-auto-tool-choice --tool-call-parser hermes
+PASTED = """--enable-auto-tool-choice --tool-call-parser hermes
     --reasoning-parser qwen3 -O3 -O 3 -O.level=3 --async-scheduling --uvicorn-log-level warning
     --compilation-config '{"mode": 3}' --compilation-config.mode 3 -cc '{}' --generation-config vllm
     --attention-backend FLASH_ATTN --limit-mm-per-prompt '{"image": 2}' --host 0.0.0.0 --port 8000 --api-key a b
@@ -148,7 +182,7 @@ def test_flags_that_cannot_touch_the_cache_are_passed_over_in_one_note():
     server = vllm_server(PASTED, empty("here"))
     assert keys(PASTED) == {"scheduling": {"swap_space": "4GiB"}}
     (note,) = server.notes
-    assert note.startswith("note: --from-vllm: passed over, as the KV cache does not depend on it: --enable-prefix-")
+    assert note.startswith("note: --from-vllm: passed over, as the KV cache does not depend on it: --enable-auto-")
     written = {word.partition("=")[0].partition(".")[0] for word in PASTED.split() if word.startswith("-")}
     assert written - {"--swap-space", "-O3"} == set(note.split(": ")[-1].split(", "))
 
@@ -168,7 +202,7 @@ def test_flags_that_touch_the_cache_in_unknown_ways_are_refused_by_name_with_the
 
 
 def test_every_flag_is_one_thing_only():
-    tables = [KEYS, IN_GIB, SWITCHES, OF_POOLS, REFUSED, PASSED_OVER]
+    tables = [KEYS, IN_GIB, SWITCHES, OF_POOLS, PREFIX_CACHES, REFUSED, PASSED_OVER]
     assert sum(map(len, tables)) == len({flag for table in tables for flag in table})
     assert PASSED_OVER_WITH_VALUES < PASSED_OVER > PASSED_OVER_SWITCHES and REFUSED_SWITCHES < REFUSED.keys()
     assert all(flags < REFUSED.keys() for flags in DOES_NOTHING.values())
@@ -190,7 +224,8 @@ def test_a_switch_may_say_true_or_false(written, chunked):
         "--pipeline-parallel-size, --pp, --kv-cache-dtype, --dtype, --num-gpu-blocks-override, "
         "--kv-cache-memory-bytes, --max-num-seqs, --max-num-batched-tokens, --preemption-mode, "
         "--swap-space, --enable-chunked-prefill, --no-enable-chunked-prefill, --scheduler-reserve-full-isl, "
-        "--no-scheduler-reserve-full-isl, --block-size, --watermark",
+        "--no-scheduler-reserve-full-isl, --block-size, --watermark, --enable-prefix-caching, "
+        "--no-enable-prefix-caching",
     ),
     ("--max-model-len", "--from-vllm: --max-model-len needs a value"),
     ("--seed --dtype bf16", "--from-vllm: --seed needs a value"),

@@ -115,14 +115,16 @@ def test_plain_python_gives_the_same_and_compiles_nothing(copy):
     assert not (copy / "none").exists()
 
 
-def test_what_is_compiled_in_advance_is_found_whatever_the_current_directory_holds(tmp_path):
+def test_what_is_compiled_in_advance_tells_how_far_it_is_and_is_found_whatever_the_current_directory_holds(tmp_path):
     used, here = tmp_path / "used", tmp_path / "here"
     for folder in (used, here):
         shutil.copytree(PACKAGE, folder / "pagesim", ignore=shutil.ignore_patterns("__pycache__"))
     script = (
         "from pagesim.allocators import Paged\n"
         "from pagesim.engine import compiled\n"
-        "compiled.compile_loops(compiled.uncompiled([Paged()]))\n" + SCRIPT + "\n"
+        "shares = []\n"
+        "compiled.compile_loops(compiled.uncompiled([Paged()]), shares.append)\n"
+        "assert shares == sorted(shares) and 0 < shares[0] < shares[-1] == 1 and len(shares) > 5\n" + SCRIPT + "\n"
         "assert sum(compiled._LOOPS[compiled.KINDS[1].memory].stats.cache_hits.values()) == 1"
     )
     environment = {"PYTHONPATH": str(used), "PAGESIM_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_DISABLE_JIT": "0"}

@@ -75,7 +75,7 @@ def test_lengths_only_are_refused_with_a_hint_where_no_process_is_drawn(tmp_path
     with pytest.raises(TraceError) as raised:
         with_arrivals(read_trace(path), "trace")
     assert str(raised.value) == (f"{path}: the file has lengths only and no arrival times; draw them: arrivals poisson with a rate (requests/s) and "
-                                 "a seed, or use saturate or closed")
+                                 "a seed, or use saturate or closed; as in --set 'trace.arrivals={kind: saturate}'")
     assert with_arrivals(read_trace(path), "poisson", rate=2, seed=1).arrival_s.tolist() == [0]
 
 
