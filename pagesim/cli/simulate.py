@@ -65,6 +65,7 @@ def simulate(
     """Replay a trace through the allocators of an experiment and account for every slot of KV memory."""
     from pagesim.cli.console import warn
     from pagesim.config.question import asked, is_trace
+    from pagesim.experiment.attempt import check_one_memory
     from pagesim.experiment.occupied import make_room
     from pagesim.experiment.snapshots import moment, write_snapshots
     from pagesim.experiment.trace_export import check_name, write_trace
@@ -87,6 +88,9 @@ def simulate(
     if export_trace is not None:
         check_name(export_trace)
         check_free(export_trace, force=force)
+    if moments or export_trace is not None:
+        for case in experiment.cases:
+            check_one_memory(case)
     if output is not None and not resume:
         make_room(output, experiment.cases, force=force)
     if not quiet:

@@ -58,7 +58,7 @@ def _replicas(config: Config, number: int) -> Replicas:
     cache = getattr(config.allocators[number], "prefix_cache", "none")
     if replicas.routing == "longest_cached_prefix" and cache == "none":
         raise InputError(f"routing longest_cached_prefix needs a prefix cache, and allocator {number} has none; give "
-                         "it prefix_cache: vllm, or choose another routing")
+                         "it prefix_cache: vllm or radix, or choose another routing")
     return replicas
 
 

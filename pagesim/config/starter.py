@@ -36,7 +36,8 @@ allocators:
   - {kind: contiguous, reserve: exact, placement: first_fit}
   - {kind: paged, block_size: 16}    # reuse: lifo | fifo; watermark: 0.0
 
-# replicas: {count: 4, routing: round_robin}   # servers side by side, or by_session; 1, if left out
+# replicas: {count: 4, routing: round_robin}   # servers side by side; or by_session, least_kv_used,
+                                               # longest_cached_prefix; 1, if left out
 # sweep: {"allocators.2.block_size": [8, 16, 32], seed: [0, 1, 2]}   # every combination runs
 # seed: 0
 """

@@ -9,7 +9,8 @@ from pagesim.allocators.contract import doubled_slots
 from pagesim.core.ledger import HELD
 from pagesim.engine.compiled import prepared_lookup, prepared_loop
 from pagesim.engine.durations import LAST_NS
-from pagesim.engine.result import Column
+from pagesim.engine.queue import verdict
+from pagesim.engine.result import Column, Status
 from pagesim.engine.run import Run
 from pagesim.engine.setup import Setup
 from pagesim.engine.state import NO_LIMIT, State
@@ -48,15 +49,19 @@ class FedRun(Run):
         self._state.run.available = 0
         self._until_ns = int(self._state.rules.until_ns)
         self._loop, self._lookup, self._cells = prepared_loop(self._state, self._memory), None, _Cells(self._state)
+        self._finish_ns, self._given_ns = requests.fates.view(np.ndarray)["finish_ns"], []
         self.next_ns, self.held_slots, self.held_until_ns, self.held_then_slots = NEVER, 0, 0, 0
 
-    def give(self, request: int, time_ns: int) -> None:
-        """The request arrives now, and no earlier than all that happened in this run before."""
+    def give(self, request: int, time_ns: int, *, is_its_arrival: bool) -> None:
+        """The request joins the queue from now on, and no earlier than all that happened in this run before."""
         if time_ns >= self._until_ns:
             return
-        run = self._state.run
-        self._state.requests.order[run.available] = request
+        run, requests = self._state.run, self._state.requests
+        if is_its_arrival:
+            requests.arrival_ns[request] = time_ns
+        requests.order[run.available] = request
         run.available += 1
+        self._given_ns.append(time_ns)
         if self.next_ns == NEVER:
             self.next_ns = max(int(run.now_ns), time_ns)
             run.now_ns = self.next_ns
@@ -85,16 +90,21 @@ class FedRun(Run):
             self._lookup = prepared_lookup(self._memory, ask)
         return self._lookup(self._memory, ask)
 
-    def given(self) -> np.ndarray:
-        """The requests given so far, in order."""
-        return self._state.requests.order[:self._state.run.available]
+    def rejects(self, request: int) -> bool:
+        """Whether it can never run, which shows when it joins the queue."""
+        return verdict(self._state, self._memory, request) != Status.UNFINISHED
+
+    def finish_ns(self, request: int) -> int:
+        """When it ended, -1 where it has not."""
+        return int(self._finish_ns[request])
 
     def again(self) -> Self:
         """A run that has been given the same requests at the same times, before its first step."""
         anew = type(self)(self.setup)
-        anew._state.requests.arrival_ns[:] = self._state.requests.arrival_ns
-        anew._state.requests.order[:] = self._state.requests.order
-        anew._state.run.available = self._state.run.available
+        run, requests = anew._state.run, anew._state.requests
+        run.available = len(self._given_ns)
+        requests.order[:run.available] = self._state.requests.order[:run.available]
+        requests.arrival_ns[requests.order[:run.available]] = self._given_ns
         return anew
 
     def _num_requests(self) -> int:

@@ -18,7 +18,7 @@ def arrive(state, memory):
     while _may_join(run, requests):
         request = _joined_as(requests, run.joined)
         run.joined += 1
-        status = _verdict(state, memory, request)
+        status = verdict(state, memory, request)
         if status == Status.UNFINISHED:
             if run.waiting == 0:
                 state.head.stale = 1
@@ -48,7 +48,7 @@ def next_ns(state):
 
 
 @HOT
-def _verdict(state, memory, request):
+def verdict(state, memory, request):
     """Why the request can never run, or UNFINISHED where it can."""
     rules, ask = state.rules, _fresh(state, request)
     if ask.prompt + ask.output > rules.max_model_len:

@@ -29,6 +29,7 @@ from pagesim.experiment.attempt import Outcome, Progress, Task, attempt
 from pagesim.experiment.cluster import run_on_cluster
 from pagesim.experiment.processes import run_in_processes
 from pagesim.report.files import flat, json_text, write_text
+from pagesim.report.loaded import LoadedCase
 from pagesim.trace.source_file import sha256
 
 SCHEMA_VERSION = 1
@@ -221,6 +222,34 @@ def _write_csv(path: Path, rows: list[dict]) -> None:
     writer.writeheader()
     writer.writerows(rows)
     write_text(path, text.getvalue())
+
+
+def cases_of(folder: Path) -> list[LoadedCase]:
+    """What has figures, for curves: over seeds their means, and of the settings those that vary.
+
+    Raises:
+        InputError: it is no sweep's folder, or nothing in it has figures.
+    """
+    groups: dict[str, tuple[str, dict, list[dict]]] = {}
+    for case in read_plan(folder):
+        result = result_of(folder, case)
+        if result is not None and "figures" in result:
+            rest = {key: value for key, value in case.varied.items() if key != "seed"}
+            name = " ".join(word for word in case.name.split() if not word.startswith("seed="))
+            groups.setdefault(repr(rest), (name, rest, []))[2].append(result["figures"])
+    if not groups:
+        raise InputError(f"{folder}: none of its cases has figures yet; pagesim sweep --resume runs them")
+    return [LoadedCase(name, {"name": name, **_mean(figures)}, rest, folder) for name, rest, figures in groups.values()]
+
+
+def _mean(values: list) -> object:
+    """Of numbers their mean, of mappings key by key; what is neither, or is missing in one, as the first has it."""
+    first = values[0]
+    if isinstance(first, dict) and all(isinstance(each, dict) for each in values):
+        return {key: _mean([each.get(key) for each in values]) for key in first}
+    if len(values) > 1 and all(isinstance(each, int | float) and not isinstance(each, bool) for each in values):
+        return fmean(values)
+    return first
 
 
 def read_plan(folder: Path) -> list[Planned]:

@@ -9,6 +9,15 @@ from pagesim.trace.sessions import NONE, permuted
 from pagesim.trace.trace import Trace
 
 
+def is_dealt(trace: Trace, replicas: Replicas) -> bool:
+    """Whether who serves a request is known before anything runs, so that the replicas are independent.
+
+    By round robin it is not where turns wait for others: they arrive when those have ended.
+    """
+    waits = trace.session_parent is not None and (trace.session_parent != NONE).any()
+    return replicas.routing == "by_session" or (replicas.routing == "round_robin" and not waits)
+
+
 def dealt(trace: Trace, replicas: Replicas) -> np.ndarray:
     """The replica of each request, int64, shape (num_requests,).
 

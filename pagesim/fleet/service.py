@@ -14,8 +14,8 @@ from pagesim.engine.run import Run
 from pagesim.engine.setup import Setup
 from pagesim.fleet.beside import run_beside
 from pagesim.fleet.merged import merged, of_requests
-from pagesim.fleet.routed import DEPENDS_ON_MEMORY, route
-from pagesim.fleet.routing import dealt, part
+from pagesim.fleet.routed import route
+from pagesim.fleet.routing import dealt, is_dealt, part
 from pagesim.trace.trace import Trace
 
 
@@ -65,7 +65,7 @@ def serve(trace: Trace, replicas: Replicas, setup: Callable[[Trace], Setup], num
     Raises:
         InputError: the routing does not suit the trace.
     """
-    if replicas.routing in DEPENDS_ON_MEMORY:
+    if not is_dealt(trace, replicas):
         fleet = route(trace, replicas, lambda beside: FedRun(setup(trace), beside), report)
         by, runs = fleet.by, fleet.runs
         rows = _rows(by, replicas.count)

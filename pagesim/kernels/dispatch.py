@@ -44,8 +44,8 @@ SLOWER = ("the batch is small", "the sequences have few queries")  # reasons tha
 _capability = once(torch.cuda.get_device_capability)
 
 
-def _why_not_hopper(q: torch.Tensor, cache: Cache, mask: Mask) -> str | None:
-    """What keeps a call from both Hopper kernels."""
+def _why_not_hopper(q: torch.Tensor, cache: Cache, mask: Mask, head_dims: range | tuple[int, ...]) -> str | None:
+    """What keeps a call from a Hopper kernel of these ``head_dims``."""
     if q.device.type != "cuda":
         return f"the device is {q.device.type}"
     capability, pool = _capability(q.device), cache.geometry
@@ -54,9 +54,8 @@ def _why_not_hopper(q: torch.Tensor, cache: Cache, mask: Mask) -> str | None:
         (not NEW_TRITON, f"Triton is {triton.__version__}, older than 3.6"),
         (q.dtype not in (torch.bfloat16, torch.float16) or cache.k.dtype != q.dtype,
          f"dtypes are {q.dtype} and {cache.k.dtype}, not bf16 or fp16"),
-        (pool.head_dim not in (64, 128), f"head_dim is {pool.head_dim}, not 64 or 128"),
-        (mask.window is not None or mask.softcap is not None or mask.sinks is not None,
-         "of a window, a soft cap or sinks"),
+        (pool.head_dim not in head_dims, f"head_dim is {pool.head_dim}, not {_listed(head_dims)}"),
+        (mask.softcap is not None or mask.sinks is not None, "of a soft cap or sinks"),
         (cache.scales != (1.0, 1.0), "of scales"),
         (any(stride % 16 for stride in pool[4:]) or cache.k.data_ptr() % 16,
          "a stride of the pool is not a multiple of 16 elements")])
@@ -66,26 +65,39 @@ def _first(reasons: list[tuple[bool, str]]) -> str | None:
     return next((reason for holds, reason in reasons if holds), None)
 
 
+def _listed(head_dims: range | tuple[int, ...]) -> str:
+    if isinstance(head_dims, range):
+        return f"a multiple of {head_dims.step} from {head_dims[0]} to {head_dims[-1]}"
+    return " or ".join(map(str, head_dims))
+
+
 def why_general(q: torch.Tensor, cache: Cache, lengths: np.ndarray, mask: Mask = CAUSAL) -> str | None:
     """The rule of decode: what keeps this batch from the Hopper kernel; None where that kernel runs."""
-    reason = _why_not_hopper(q, cache, mask)
+    reason = _why_not_hopper(q, cache, mask, range(64, 257, 16))
     if reason is not None:
         return reason
-    num_kv_heads = cache.geometry.num_kv_heads
-    rows = q.shape[1] * (q.shape[2] // num_kv_heads)
-    tiles = int(np.sum(-(-lengths // 16))) * (num_kv_heads // 4)
-    return _first([(num_kv_heads % 4 != 0, f"{num_kv_heads} KV heads are not a multiple of 4"),
+    pool, q_len = cache.geometry, q.shape[1]
+    rows = q_len * (q.shape[2] // pool.num_kv_heads)
+    seen = lengths if mask.window is None else np.minimum(lengths, mask.window + q_len)
+    tiles = int(np.sum(-(-seen // 16))) * pool.num_kv_heads / 4
+    by_four = pool.num_kv_heads % 4 == 0
+    odd = f"of blocks of {pool.block_size} tokens, not a multiple of 16, with "
+    return _first([(pool.block_size % 16 != 0 and not by_four, f"{odd}{pool.num_kv_heads} KV heads"),
+                   (pool.block_size % 16 != 0 and pool.head_dim not in (64, 128), f"{odd}head_dim {pool.head_dim}"),
+                   (pool.head_dim > 128 and not by_four,
+                    f"head_dim is {pool.head_dim} and {pool.num_kv_heads} KV heads are not a multiple of 4"),
                    (rows > 16, f"{rows} query rows to a KV head are more than 16"),
                    (tiles < 2 * MIN_HOPPER_TILES * num_sms(q.device), "the batch is small")])
 
 
 def why_general_prefill(q: torch.Tensor, cache: Cache, num_seqs: int, mask: Mask = CAUSAL) -> str | None:
     """The rule of prefill, likewise."""
-    reason = _why_not_hopper(q, cache, mask)
+    reason = _why_not_hopper(q, cache, mask, (64, 128))
     if reason is not None:
         return reason
     block_size = cache.geometry.block_size
-    return _first([(block_size % 16 != 0, f"blocks of {block_size} tokens are not a multiple of 16"),
+    return _first([(mask.window is not None, "of a window"),
+                   (block_size % 16 != 0, f"blocks of {block_size} tokens are not a multiple of 16"),
                    (q.data_ptr() % 16 != 0, "the queries do not start at a multiple of 16 bytes"),
                    (q.shape[0] == 0, "there are no queries"),
                    (q.shape[0] < MIN_QUERIES_A_SEQUENCE * num_seqs, "the sequences have few queries"),
@@ -127,7 +139,8 @@ def plan_decode(q: torch.Tensor, cache: Cache, lengths: np.ndarray, block_table:
         return GeneralPlan(q, cache, lengths, mask.window, block_table, capacity_tokens)
     from pagesim.kernels.hopper import decode_launch  # Gluon is imported only where it can run
 
-    shape = decode_launch.make_shape(q.shape[1], q.shape[2], pool.num_kv_heads, pool.head_dim, pool.block_size)
+    shape = decode_launch.make_shape(q.shape[1], q.shape[2], pool.num_kv_heads, pool.head_dim, pool.block_size,
+                                     mask.window)
     return decode_launch.HopperPlan(shape, q, cache, lengths, block_table, num_sms(q.device))
 
 

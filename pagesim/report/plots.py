@@ -132,23 +132,27 @@ def sosp23(cases: list[LoadedCase]) -> "Figure":
     return figure
 
 
-def sweep(cases: list[LoadedCase]) -> "Figure":
+def sweep(cases: list[LoadedCase], figures: tuple[str, ...] = ()) -> "Figure":
     """Figures along each swept key, a line a curve, the best point ringed.
 
+    Args:
+        figures: as the CSV names them; by default a few that matter.
+
     Raises:
-        InputError: the cases differ in nothing that can be drawn along an axis.
+        InputError: the cases differ in nothing that can be drawn along an axis, or have no such figure.
     """
     from matplotlib.figure import Figure
 
     found = sweeps.curves(cases)
     if not found:
         raise InputError("nothing was swept: no two cases differ in one number alone, nor three in one word")
+    wanted = sweeps.measures(figures, cases) if figures else sweeps.MEASURES
     heights = [3.6 + _legend_inches([curve.name for curve in curves]) for curves in found.values()]
     figure = Figure((_WIDTH, sum(heights)), layout="constrained")
     parts = figure.subfigures(len(found), 1, squeeze=False, height_ratios=heights)[:, 0]
     for part, (key, curves) in zip(parts, found.items()):
         at = sweeps.positions(curves)
-        measures = [measure for measure in sweeps.MEASURES if sweeps.tells(curves, measure)]
+        measures = [measure for measure in wanted if figures or sweeps.tells(curves, measure)]
         panels = part.subplots(-(-len(measures) // 3), 3, squeeze=False).ravel()
         for panel, measure in zip(panels, measures):
             _curves(panel, curves, measure, at)
@@ -232,7 +236,7 @@ def histograms(cases: list[LoadedCase]) -> "Figure":
     return figure
 
 
-PLOTS: dict[str, Callable[[list[LoadedCase]], "Figure"]] = {
+PLOTS: dict[str, Callable[..., "Figure"]] = {
     "ledger": ledger,
     "map": owners,
     "running": running,

@@ -2,11 +2,16 @@
 
 import math
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from functools import partial
 from html import escape
 from typing import NamedTuple
 
+from pagesim.errors import InputError
+from pagesim.report.better import is_better
 from pagesim.report.colours import SERIES
 from pagesim.report.figures import number
+from pagesim.report.files import flat
 from pagesim.report.loaded import LoadedCase
 from pagesim.report.svg import Box, axis_left, drawing, scale, short, tag, text, ticks
 
@@ -39,6 +44,28 @@ MEASURES = (
     ),
     Measure("ttft p99, s", lambda case: case["latency"]["ttft"]["p99"], min),
 )
+
+
+def measures(names: tuple[str, ...], cases: list[LoadedCase]) -> tuple[Measure, ...]:
+    """Figures by their names in the CSV; of one without a better side the most is ringed.
+
+    Raises:
+        InputError: no case has such a figure.
+    """
+    known = {name for case in cases for name, value in flat(case.entry).items() if _is_number(value)}
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, 3, 0.4)
+            raise InputError(f"there is no figure {name!r}; " + (f"did you mean {' or '.join(near)}?" if near else (
+                "table.csv has their names in its first line")))
+    return tuple(Measure(name, partial(_figure, name), min if is_better(name, 0.0, 1.0) is False else max)
+                 for name in names)
+
+
+def _figure(name: str, entry: dict) -> float | None:
+    return flat(entry).get(name)
+
+
 # A seed is no setting: curves along it would only show chance.
 _NO_AXES = ("seed",)
 _WIDTH = 460

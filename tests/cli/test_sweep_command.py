@@ -11,6 +11,8 @@ import time
 import pytest
 from tiny import write_experiment
 
+from pagesim.experiment.sweep import cases_of
+
 PAGED = "[{kind: paged, block_size: 16}]"
 GRID = "sweep: {allocators.0.block_size: [4, 8, 16], durations.step_s: [0.05, 0.1]}"
 
@@ -149,3 +151,22 @@ def test_what_is_killed_loses_the_cases_under_way_and_is_resumed_to_the_same_byt
     assert pagesim("sweep", config, "-o", tmp_path / "whole").code == 0
     now = results(tmp_path / "s")
     assert now == results(tmp_path / "whole") and all(now[name] == kept[name] for name in kept if name in now)
+
+
+def test_any_figure_is_drawn_along_any_key_over_seeds_its_mean(pagesim, tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'pagesim[report]'")
+    config = write_experiment(tmp_path, allocators=PAGED, keys="sweep: {seed: [1, 2], allocators.0.block_size: [4, 8, 16]}")
+    config.write_text(config.read_text().replace("path: trace.csv", "path: trace.csv, arrivals: {kind: poisson, rate: 2}"))
+    folder = tmp_path / "s"
+    assert pagesim("sweep", config, "-o", folder).code == 0
+    seen = {case.name: case for case in cases_of(folder)}
+    assert list(seen) == ["paged 4", "paged 8", "paged 16"]
+    ends = [float(row["time.end_s"]) for row in table(folder) if row["allocators.block_size"] == "8"]
+    assert seen["paged 8"].entry["time"]["end_s"] == pytest.approx(sum(ends) / 2)
+    ended = pagesim("plot", folder, "--kind", "sweep", "--figure", "time.end_s", "--figure", "latency.ttft.p99_s", "-o",
+                    tmp_path / "curve.svg")
+    assert ended.code == 0
+    drawn = (tmp_path / "curve.svg").read_text()
+    assert "time.end_s" in drawn and "latency.ttft.p99_s" in drawn and "allocators.block_size" in drawn
+    ended = pagesim("plot", folder, "--kind", "sweep", "--figure", "latency.ttft.p99")
+    assert ended.code == 2 and "did you mean latency.ttft.p99_s" in ended.err

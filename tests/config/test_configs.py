@@ -20,7 +20,7 @@ def test_a_config_is_valid_and_begins_with_its_question(path):
 
 def test_the_promised_configs_are_there():
     assert {path.stem for path in CONFIGS.glob("*.yaml")} >= {"quickstart", "sosp23_figure2", "block_size_sweep",
-                                                              "azure_conv_h200", "external_fragmentation",
+                                                              "azure_conv_h200", "external_fragmentation", "replicas",
                                                               "vllm_rtx4090_run"}
 
 

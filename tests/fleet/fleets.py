@@ -24,5 +24,14 @@ def caching_fleets(draw) -> tuple[Setup, Replicas]:
     return made, Replicas(draw(st.integers(1, 4)), draw(st.sampled_from(("longest_cached_prefix", "least_kv_used"))))
 
 
+@st.composite
+def talking_fleets(draw) -> tuple[Setup, Replicas]:
+    """The same with turns that wait for the ones before; not dealt out, so that these may be anywhere."""
+    made, _ = draw(sharing_setups(("none", "vllm", "radix"), alone=True).filter(
+        lambda drawn: drawn[0].closed_users is None and drawn[0].trace.session_parent is not None))
+    rules = ("round_robin", "least_kv_used") + ("longest_cached_prefix",) * (made.allocator.prefix_cache != "none")
+    return made, Replicas(draw(st.integers(1, 4)), draw(st.sampled_from(rules)))
+
+
 def serve_all(made: Setup, replicas: Replicas, num_threads: int = 1) -> Service:
     return serve(made.trace, replicas, lambda trace: replace(made, trace=trace), num_threads, lambda runs: None)

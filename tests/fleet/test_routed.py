@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
-from fleets import caching_fleets, fleets, serve_all
+from fleets import caching_fleets, fleets, serve_all, talking_fleets
 from hypothesis import given, settings
 from oracle.ledger import Instant
 from oracle.run import OracleRun
@@ -13,9 +12,10 @@ from strategies import setup
 from pagesim.allocators import Paged
 from pagesim.case import Replicas
 from pagesim.engine.durations import Linear
-from pagesim.engine.run import Run
+from pagesim.engine.result import Status
+from pagesim.engine.run import Run, simulate
 from pagesim.engine.scheduling import Scheduling
-from pagesim.fleet.routed import DEPENDS_ON_MEMORY
+from pagesim.metrics import metrics
 from pagesim.fleet.routing import part
 
 
@@ -85,14 +85,50 @@ def test_a_prompt_goes_where_most_of_it_is_cached_else_where_least_is_used():
     assert serve_all(made, Replicas(2, "least_kv_used")).by.tolist() == [0, 1, 1, 0]
 
 
-@pytest.mark.parametrize("routing", DEPENDS_ON_MEMORY)
-@settings(max_examples=50)
-@given(caching_fleets())
-def test_the_first_replica_runs_again_as_it_ran(routing, drawn):
+@settings(max_examples=100)
+@given(talking_fleets())
+def test_the_first_replica_runs_again_as_it_ran(drawn):
     made, replicas = drawn
-    served = serve_all(made, replace(replicas, routing=routing))
+    served = serve_all(made, replicas)
     again: Run = served.first_again()
     again.advance()
     assert again.position() == served.runs[0].position()
     assert again.result().counters == served.results[0].counters
     assert again.result().requests.finish_ns[served.rows[0]].tolist() == served.results[0].requests.finish_ns.tolist()
+
+
+@settings(max_examples=200)
+@given(talking_fleets())
+def test_one_replica_holds_conversations_as_a_run_without_replicas_does(drawn):
+    made, replicas = drawn
+    one = serve_all(made, replace(replicas, count=1)).result
+    alone = simulate(made)
+    figures = [metrics(each, made.trace, made.allocator) for each in (one, alone)]
+    assert figures[0] == figures[1]
+    assert one.requests.arrival_ns.tolist() == alone.requests.arrival_ns.tolist()
+
+
+@settings(max_examples=200)
+@given(talking_fleets())
+def test_a_turn_comes_after_the_end_of_the_turn_before_in_whichever_replica_that_was(drawn):
+    made, replicas = drawn
+    served = serve_all(made, replicas)
+    requests, trace = served.result.requests, made.trace
+    for turn, parent in enumerate(trace.session_parent.tolist()):
+        if parent < 0 or requests.status[parent] != Status.COMPLETED:
+            continue
+        assert requests.status[turn] != Status.UNFINISHED
+        if requests.status[turn] == Status.COMPLETED:
+            assert requests.first_scheduled_ns[turn] >= requests.finish_ns[parent]
+        if trace.think_ns is not None and trace.think_ns[turn] >= 0:
+            assert requests.arrival_ns[turn] == requests.finish_ns[parent] + trace.think_ns[turn]
+
+
+def test_a_turn_goes_to_another_replica_at_the_instant_the_turn_before_ends():
+    # Request 0 runs for three steps in replica 0; its turn comes at 3.0 + 0.5, when 1 has long ended in replica 1.
+    made = setup([4, 4, 8], [3, 1, 1], [0.0, 0.0, 0.0], session_parent=[-1, -1, 0], think_ns=[-1, -1, 500_000_000],
+                 allocator=Paged(4), capacity_slots=64, max_model_len=16, scheduling=Scheduling(), durations=Linear(1.0))
+    served = serve_all(made, Replicas(3))
+    assert served.by.tolist() == [0, 1, 2]
+    assert served.result.requests.arrival_ns.tolist() == [0, 0, 3_500_000_000]
+    assert served.result.requests.finish_ns.tolist() == [3_000_000_000, 1_000_000_000, 4_500_000_000]

@@ -17,9 +17,10 @@ def run(case, kernel, *, plan=None, out=None):
 
 def plan_with_pool(case, pool_tiles):
     """A plan for the Hopper kernel, with a pool from this many mean tiles of a CTA on."""
-    plan = plan_decode(case.q, case.cache, case.lengths, kernel="hopper")
+    plan = plan_decode(case.q, case.cache, case.lengths, mask=case.mask, kernel="hopper")
     head_groups = case.cache.geometry.num_kv_heads // plan.shape.HEADS.value
-    plan.buffer.upload(make_plan(case.lengths, plan.buffer.num_ctas, head_groups=head_groups, pool_tiles=pool_tiles))
+    plan.buffer.upload(make_plan(case.lengths, plan.buffer.num_ctas, head_groups=head_groups, pool_tiles=pool_tiles,
+                                 tile_tokens=plan.shape.tile_tokens, begin=plan.first_seen(case.lengths)))
     return plan
 
 

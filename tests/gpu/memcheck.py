@@ -70,9 +70,10 @@ def latents() -> None:
 
 if __name__ == "__main__":
     for shape in ({}, {"num_kv_heads": 32}, {"block_size": 8}, {"head_dim": 64}, {"q_len": 4},
+                  {"num_q_heads": 8, "num_kv_heads": 1}, {"head_dim": 256, "window": 300}, {"head_dim": 80},
                   {"cache_dtype": FP8, "k_scale": 0.1, "v_scale": 0.1}):
         decode(**shape)
-    for shape in ({}, {"block_size": 8}, {"q_len": 4}):
+    for shape in ({}, {"block_size": 8}, {"q_len": 4}, {"num_kv_heads": 2, "head_dim": 96}):
         shared(**shape)
     prefill()
     latents()

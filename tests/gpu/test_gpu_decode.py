@@ -33,6 +33,17 @@ pytestmark = pytest.mark.gpu
     (3, "NHD", "bfloat16", (16, 16), 1, 64),
     (24, "NHD", "float16", (28, 4), 2, 128),
     (40, "HND", "bfloat16", (32, 32), 1, 128),
+    (16, "NHD", "bfloat16", (8, 1), 1, 128),
+    (16, "HND", "float16", (16, 2), 2, 128),
+    (32, "NHD", "bfloat16", (12, 6), 1, 128),
+    (48, "HND", "bfloat16", (24, 3), 2, 64),
+    (256, "NHD", "float16", (15, 1), 1, 64),
+    (16, "NHD", "bfloat16", (16, 8), 1, 256),
+    (64, "HND", "float16", (16, 4), 4, 192),
+    (16, "NHD", "bfloat16", (32, 32), 1, 96),
+    (16, "HND", "bfloat16", (32, 32), 1, 80),
+    (64, "NHD", "float16", (30, 6), 3, 80),
+    (16, "NHD", "bfloat16", (2, 1), 8, 112),
 ])
 def test_the_hopper_kernel_is_right_for_ragged_lengths(hopper, block_size, layout, dtype, heads, q_len, head_dim):
     case = make_case(RAGGED, num_q_heads=heads[0], num_kv_heads=heads[1], head_dim=head_dim, q_len=q_len,
@@ -74,6 +85,32 @@ def test_the_general_kernel_is_right_with_windows_soft_caps_and_an_fp8_cache(win
                      softcap=softcap, k_scale=scales[0], v_scale=scales[1], cache_dtype=cache and getattr(torch, cache),
                      device="cuda")
     check(case, run(case, "general"))
+
+
+@pytest.mark.parametrize("window", [0, 1, 15, 16, 100, 1023])
+@pytest.mark.parametrize("block_size, heads, q_len, head_dim", [
+    (16, (32, 8), 1, 128),
+    (64, (16, 8), 2, 256),
+    (32, (8, 1), 2, 128),
+    (16, (12, 6), 8, 96),
+    (8, (32, 8), 4, 64),
+    (16, (64, 32), 3, 128),
+])
+def test_the_hopper_kernel_is_right_with_windows(hopper, block_size, heads, q_len, head_dim, window):
+    case = make_case([n and max(n, q_len) for n in RAGGED], num_q_heads=heads[0], num_kv_heads=heads[1],
+                     head_dim=head_dim, q_len=q_len, dtype=torch.bfloat16, block_size=block_size, window=window,
+                     device="cuda", seed=window)
+    check(case, run(case, "hopper"))
+
+
+@pytest.mark.parametrize("heads, head_dim", [((8, 1), 128), ((16, 2), 64), ((16, 8), 256), ((16, 16), 80),
+                                             ((12, 3), 96)])
+@pytest.mark.parametrize("lengths", [[40_000], [33_000, 17, 20_000], [700] * 132, [9000, 9000, 5, 1], [20_000] * 9])
+@pytest.mark.parametrize("window", [None, 8000])
+def test_rows_of_other_shapes_cut_into_few_and_many_parts_merge_right(hopper, heads, head_dim, lengths, window):
+    case = make_case(lengths, num_q_heads=heads[0], num_kv_heads=heads[1], head_dim=head_dim, dtype=torch.bfloat16,
+                     window=window, device="cuda")
+    check(case, run(case, "hopper"))
 
 
 @pytest.mark.parametrize("kernel, block_size", [("hopper", 16), ("hopper", 8), ("general", 16)])

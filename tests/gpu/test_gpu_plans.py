@@ -128,26 +128,26 @@ def test_launches_that_overlap_read_what_the_one_before_wrote(hopper, kernel, le
 
 
 @pytest.mark.parametrize("kernel", ["hopper", "hopper with a pool", "general"])
-@pytest.mark.parametrize("shape", [{}, {"num_kv_heads": 32}, {"block_size": 8}, {"head_dim": 64}, {"q_len": 4}],
-                         ids=str)
+@pytest.mark.parametrize("shape", [{}, {"num_kv_heads": 32}, {"block_size": 8}, {"head_dim": 64}, {"q_len": 4},
+                                   {"num_q_heads": 8, "num_kv_heads": 1}, {"head_dim": 256, "window": 2047},
+                                   {"head_dim": 96}], ids=str)
 def test_every_launch_gives_the_same_bits(hopper, kernel, shape):
     kernel, *pool = kernel.split(" with a ")
     lengths = np.random.default_rng(7).lognormal(6.5, 1, 64).astype(int) + 4
     case = make_case(lengths.tolist(), **{"num_q_heads": 32, "num_kv_heads": 8, "head_dim": 128} | shape,
                      dtype=torch.bfloat16, device="cuda")
     if pool:
-        plan = plan_with_pool(case, 8)
+        plan = plan_with_pool(case, 2)
         assert plan.buffer.records[0, POOL_SIZE] > 0
     else:
-        plan = plan_decode(case.q, case.cache, case.lengths, kernel=kernel)
+        plan = plan_decode(case.q, case.cache, case.lengths, mask=case.mask, kernel=kernel)
     table_lengths = case.lengths_tensor()
     outs = torch.full((50, *case.q.shape), float("nan"), dtype=case.q.dtype, device="cuda")
     first = run(case, kernel, plan=plan)
     check(case, first)
     for _ in range(20):
         for out in outs:
-            paged_decode(case.q, case.cache, case.block_table, table_lengths, plan,
-                         out=out)
+            paged_decode(case.q, case.cache, case.block_table, table_lengths, plan, mask=case.mask, out=out)
         differing = (outs != first).flatten(1).any(1).nonzero().flatten().tolist()
         assert not differing, f"launches {differing} of 50 differ"
         outs.fill_(float("nan"))
@@ -167,12 +167,18 @@ def test_a_row_alone_and_in_a_batch_differ_by_rounding_only(hopper, kernel):
 
 
 def test_the_rule_takes_large_common_batches_to_the_hopper_kernel_and_says_why_not_others(hopper):
-    def reason(lengths, head_dim=128, **options):
-        q = torch.empty((len(lengths), 1, 32, head_dim), dtype=torch.bfloat16, device="cuda")
-        k = torch.empty((4, 16, 8, head_dim), dtype=torch.bfloat16, device="cuda")
+    def reason(lengths, head_dim=128, heads=(32, 8), block_size=16, **options):
+        q = torch.empty((len(lengths), 1, heads[0], head_dim), dtype=torch.bfloat16, device="cuda")
+        k = torch.empty((4, block_size, heads[1], head_dim), dtype=torch.bfloat16, device="cuda")
         return why_general(q, Cache(k, k), np.array(lengths), Mask(**options))
 
     assert reason([4096] * 64) is None
     assert reason([128]) == "the batch is small"
-    assert "head_dim is 80" in reason([4096] * 64, 80)
-    assert "window" in reason([4096] * 64, window=128)
+    assert reason([4096] * 64, 80) is None and reason([4096] * 64, 256) is None
+    assert "head_dim is 72" in reason([4096] * 64, 72)
+    assert reason([4096] * 64, heads=(8, 1)) is None
+    assert "head_dim is 256 and 1 KV heads" in reason([4096] * 64, 256, heads=(8, 1))
+    assert "blocks of 8 tokens" in reason([4096] * 64, heads=(8, 1), block_size=8)
+    assert reason([4096] * 64, window=4000) is None
+    assert reason([4096] * 64, window=100) == "the batch is small"
+    assert "soft cap" in reason([4096] * 64, softcap=30.0)

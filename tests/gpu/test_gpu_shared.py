@@ -55,6 +55,10 @@ def test_every_sequence_of_a_tree_gets_its_own_rows(hopper, kernel, tree):
 @pytest.mark.parametrize("shape", [
     {"num_kv_heads": 32}, {"block_size": 8}, {"block_size": 64, "layout": "HND"}, {"head_dim": 64}, {"q_len": 4},
     {"num_q_heads": 20, "num_kv_heads": 4, "q_len": 3, "head_dim": 64, "dtype": torch.float16},
+    {"num_q_heads": 8, "num_kv_heads": 1}, {"num_kv_heads": 2, "block_size": 32},
+    {"num_q_heads": 12, "num_kv_heads": 6},
+    {"num_q_heads": 16, "head_dim": 256}, {"num_kv_heads": 32, "head_dim": 96},
+    {"head_dim": 80, "num_q_heads": 10, "num_kv_heads": 2},
     {"num_q_heads": 128}, {"block_size": 24, "num_q_heads": 28, "num_kv_heads": 4}, {"block_size": 1, "layout": "HND"},
 ], ids=str)
 def test_shapes_of_both_kernels_are_right(hopper, kernel, shape):

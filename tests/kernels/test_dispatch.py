@@ -13,7 +13,8 @@ from cases import make_case
 
 from pagesim.errors import InputError
 from pagesim.kernels import dispatch
-from pagesim.kernels.dispatch import Cache, paged_decode, paged_prefill, plan_decode, why_general, why_general_prefill
+from pagesim.kernels.dispatch import (
+    Cache, Mask, paged_decode, paged_prefill, plan_decode, why_general, why_general_prefill)
 from pagesim.kernels.harness.check import compare
 
 
@@ -43,6 +44,28 @@ def test_the_rule_asks_for_the_gpu_and_the_triton_that_the_hopper_kernels_need(m
     q = SimpleNamespace(device=SimpleNamespace(type="cuda", index=0), dtype=torch.bfloat16, shape=(64, 1, 32, 128))
     found = why_general(q, Cache(*[torch.empty(2, 16, 8, 128, dtype=torch.bfloat16)] * 2), np.full(64, 4096))
     assert found is reason is None or reason in found
+
+
+@pytest.mark.parametrize("num_kv_heads, head_dim, block_size, mask, reason", [
+    (1, 128, 16, {}, None),
+    (6, 80, 32, {}, None),
+    (8, 256, 16, {"window": 1000}, None),
+    (8, 72, 16, {}, "head_dim is 72, not a multiple of 16 from 64 to 256"),
+    (2, 192, 16, {}, "head_dim is 192 and 2 KV heads are not a multiple of 4"),
+    (2, 128, 8, {}, "of blocks of 8 tokens, not a multiple of 16, with 2 KV heads"),
+    (8, 96, 1, {}, "of blocks of 1 tokens, not a multiple of 16, with head_dim 96"),
+    (8, 128, 16, {"window": 10}, "the batch is small"),
+    (8, 128, 16, {"softcap": 30.0}, "of a soft cap or sinks"),
+])
+def test_the_rule_of_decode_says_which_shapes_the_hopper_kernel_takes(monkeypatch, num_kv_heads, head_dim, block_size,
+                                                                      mask, reason):
+    monkeypatch.setattr(dispatch, "_capability", lambda device: (9, 0))
+    monkeypatch.setattr(dispatch, "num_sms", lambda device: 132)
+    monkeypatch.setattr(dispatch, "NEW_TRITON", True)
+    q = SimpleNamespace(device=SimpleNamespace(type="cuda", index=0), dtype=torch.bfloat16,
+                        shape=(256, 1, 4 * num_kv_heads, head_dim))
+    cache = Cache(*[torch.empty(2, block_size, num_kv_heads, head_dim, dtype=torch.bfloat16)] * 2)
+    assert why_general(q, cache, np.full(256, 2048), Mask(**mask)) == reason
 
 
 @pytest.mark.parametrize("capacity_tokens", [None, 4000])

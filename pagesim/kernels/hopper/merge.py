@@ -27,6 +27,7 @@ def announce(record, counters, partial, lse, out, S: gl.constexpr):
     num_sharers = gl.load(record + NUM_SHARERS)
     counter = counters + gl.load(record + COUNTER)
     UNITS: gl.constexpr = S.HEADS * S.ROWS_PADDED * S.UNITS_A_ROW
+    UNITS_AT_ONCE: gl.constexpr = min(UNITS, 64 * S.WARPS)
     sync_threads()
     if num_sharers > 0:
         gl.atomic_add(counter, 1, sem="release")  # nobody waits for its answer
@@ -34,13 +35,13 @@ def announce(record, counters, partial, lse, out, S: gl.constexpr):
         gl.store(counter, 0)
         sync_threads()
         if n <= 2:
-            _merge(record, partial, lse, out, 0, UNITS, n, S, UNITS, 2, 4, S.HEADS)
+            _merge(record, partial, lse, out, 0, UNITS, n, S, UNITS_AT_ONCE, 2, 4, S.WARPS)
         elif n <= 4:
-            _merge(record, partial, lse, out, 0, UNITS, n, S, UNITS, 4, 4, S.HEADS)
+            _merge(record, partial, lse, out, 0, UNITS, n, S, UNITS_AT_ONCE, 4, 4, S.WARPS)
         elif n <= 8:
-            _merge(record, partial, lse, out, 0, UNITS, n, S, UNITS // 2, 8, 4, S.HEADS)
+            _merge(record, partial, lse, out, 0, UNITS, n, S, UNITS_AT_ONCE // 2, 8, 4, S.WARPS)
         else:
-            _merge(record, partial, lse, out, 0, UNITS, n, S, 2 * S.HEADS, 16, 4, S.HEADS // 2)
+            _merge(record, partial, lse, out, 0, UNITS, n, S, 2 * S.WARPS, 16, 4, S.WARPS // 2)
 
 
 @gluon.jit
@@ -58,9 +59,9 @@ def merge_share(record, counters, partial, lse, out, S: gl.constexpr):
         arrived = gl.atomic_add(counter, 0, sem="acquire")
     sync_threads()
     if n <= 16:
-        _merge(record, partial, lse, out, first, end, n, S, 2 * S.HEADS, 16, 4, S.HEADS // 2)
+        _merge(record, partial, lse, out, first, end, n, S, 2 * S.WARPS, 16, 4, S.WARPS // 2)
     elif n <= 64:
-        _merge(record, partial, lse, out, first, end, n, S, S.HEADS, 64, 4, S.HEADS // 4)
+        _merge(record, partial, lse, out, first, end, n, S, S.WARPS, 64, 4, S.WARPS // 4)
     else:
         _merge(record, partial, lse, out, first, end, n, S, 1, 256, 1, 1)
     if gl.atomic_add(counter, 1, sem="relaxed") == n + num_sharers - 1:
@@ -73,7 +74,7 @@ def _merge(record, partial, lse, out, first_unit, end_unit, num_parts, S: gl.con
     """Merge units ``[first_unit, end_unit)`` of a row, U units by P parts at a time."""
     COLUMNS: gl.constexpr = 32
     layout: gl.constexpr = gl.BlockedLayout([1, 1, 4], [UNIT_THREADS, 4 // UNIT_THREADS, 8],
-                                            [UNIT_WARPS, S.HEADS // UNIT_WARPS, 1], [2, 1, 0])
+                                            [UNIT_WARPS, S.WARPS // UNIT_WARPS, 1], [2, 1, 0])
     unit_of_lse: gl.constexpr = gl.SliceLayout(1, gl.SliceLayout(2, layout))
     unit_of_out: gl.constexpr = gl.SliceLayout(1, gl.SliceLayout(1, layout))
     in_u = gl.arange(0, U, unit_of_lse)
@@ -94,7 +95,10 @@ def _merge(record, partial, lse, out, first_unit, end_unit, num_parts, S: gl.con
             # .cg: other SMs wrote these, so a line in this SM's L1 may be stale.
             e = gl.load(lse + at, mask=ok, other=float("-inf"), cache_modifier=".cg")
             first_column = at.to(gl.int64) * S.HEAD_DIM + (unit % S.UNITS_A_ROW * COLUMNS)[:, None]
-            o = gl.load(partial + first_column[:, :, None] + column[None, None, :], mask=ok[:, :, None], other=0.0,
+            some = ok[:, :, None] & (column >= 0)[None, None, :]
+            if S.HEAD_DIM != S.DIM:  # a row's last unit is not full, or empty
+                some = some & ((unit % S.UNITS_A_ROW * COLUMNS)[:, None, None] + column[None, None, :] < S.HEAD_DIM)
+            o = gl.load(partial + first_column[:, :, None] + column[None, None, :], mask=some, other=0.0,
                         cache_modifier=".cg")
             new_m = gl.maximum(m, gl.max(e, 1))
             safe = gl.where(new_m == float("-inf"), 0.0, new_m)  # no part with a visible token so far
@@ -107,7 +111,10 @@ def _merge(record, partial, lse, out, first_unit, end_unit, num_parts, S: gl.con
         row = unit // S.UNITS_A_ROW % S.ROWS_PADDED
         head = first_q_head + unit // (S.UNITS_A_ROW * S.ROWS_PADDED) * S.Q_GROUP + row % S.Q_GROUP
         at_out = (row // S.Q_GROUP * S.NUM_Q_HEADS + head) * S.HEAD_DIM + unit % S.UNITS_A_ROW * COLUMNS
-        written = (unit < end_unit) & (row < S.Q_GROUP * S.Q_LEN)
+        written = ((unit < end_unit) & (row < S.Q_GROUP * S.Q_LEN))[:, None]
+        if S.HEAD_DIM != S.DIM:
+            written = written & ((unit % S.UNITS_A_ROW * COLUMNS)[:, None] + column[None, :] < S.HEAD_DIM)
         total = gl.convert_layout(total, unit_of_out)
         result = acc / gl.where(total > 0, total, 1.0)[:, None]
-        gl.store(out + at_out[:, None] + column[None, :], result.to(out.dtype.element_ty), mask=written[:, None])
+        gl.store(out + at_out[:, None] + column[None, :], result.to(out.dtype.element_ty),
+                 mask=written & (column >= 0)[None, :])

@@ -26,7 +26,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from pagesim.kernels.hopper.mla_producer import CHUNK, HALF, LATENT, MAIL, ROPE, TILE, M, fetch
 from pagesim.kernels.hopper.producers import (
-    FIRST_TILE,
+    FIRST_TOKEN,
     NUM_TILES,
     RECORD,
     SEQ,
@@ -229,9 +229,9 @@ def _consumer(queries, pieces, letters, exchange, ready, partial, lse, out, scal
     mbarrier.wait(posted.index(letter), letter_phase)
     seq = read_field(mail, letter, SEQ, 4)
     while seq >= 0:
-        first = read_field(mail, letter, FIRST_TILE, 4)
         num_tiles = read_field(mail, letter, NUM_TILES, 4)
-        left = read_field(mail, letter, TOKENS, 4) - first * TILE  # tokens from the first tile on
+        # Tokens from the first tile on.
+        left = read_field(mail, letter, TOKENS, 4) - read_field(mail, letter, FIRST_TOKEN, 4)
         slot = read_field(mail, letter, SLOT, 4)
         mbarrier.arrive(taken.index(letter), count=1)
         letter, letter_phase = advance(letter, letter_phase, MAIL)

@@ -122,9 +122,10 @@ def decode(q: torch.Tensor, cache: torch.Tensor, block_table: torch.Tensor, plan
     kept = plan.kept.setdefault(key, {})
     launch(decode_kernel, plan.num_groups * shape.ROW_TILES.value, arguments, {"num_warps": NUM_WARPS}, kept,
            maxnreg=REGISTERS, launch_pdl=True)
-    launch(mla_merge.merge, num_sms(q.device), (plan.cuts, plan.partial, plan.log_sum, out),
+    launch(mla_merge.merge, mla_merge.PROGRAMS_AN_SM * num_sms(q.device),
+           (plan.cuts, plan.partial, plan.log_sum, out),
            {"NUM_ROWS": shape.ROWS.value, "DIM": LATENT.value}, kept, num_warps=mla_merge.NUM_WARPS,
-           launch_pdl=True)
+           maxnreg=mla_merge.REGISTERS, launch_pdl=True)
 
 
 def _queries(q: torch.Tensor, shape: Shape) -> TensorDescriptor:

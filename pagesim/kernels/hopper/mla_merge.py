@@ -1,4 +1,4 @@
-"""Merging the parts of cut sequences of latents: one large program on each SM, however many sequences the plan has cut.
+"""Merging the parts of cut sequences of latents: as many programs as fit on the SMs, however many sequences are cut.
 
 A grid of one program a row would have to be as large as the largest plan that a captured graph may meet.  And small
 programs crowd on the SMs that are free first: they come while the decode kernel still runs elsewhere.
@@ -9,15 +9,19 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 CUT_INTS = tl.constexpr(4)  # sequence, first part, end part, and in the first cut's last word the number of cuts
-FEW = tl.constexpr(4)  # parts that are read at once, of 16 rows; where rows are few, 64 parts of one row
-CELLS = tl.constexpr(64)  # rows times parts of a program: 128 KiB
-NUM_WARPS = 32  # with them, an SM holds one program
+FEW = tl.constexpr(2)  # parts that are read at once, of 8 rows; where rows are few, 16 parts of one row
+CELLS = tl.constexpr(16)  # rows times parts of a program: 32 KiB
+PROGRAMS_AN_SM, NUM_WARPS, REGISTERS = 2, 16, 64  # all of an SM's registers
 
 
 @triton.jit
 def _merge_rows(unit, cuts, part_out, part_log_sum, out, NUM_ROWS: tl.constexpr, DIM: tl.constexpr,
                 ROWS: tl.constexpr, PARTS: tl.constexpr):
-    """ROWS rows of one cut: the mean of their parts weighted by base-2 log sums, PARTS at a time."""
+    """ROWS rows of one cut: the mean of their parts weighted by base-2 log sums.
+
+    Threads add up every so many-th part each and meet at the end.  .cg: parts lie powers of two apart, more than the L1
+    has ways for.
+    """
     UNITS: tl.constexpr = (NUM_ROWS + ROWS - 1) // ROWS
     cut = cuts + unit // UNITS * CUT_INTS
     seq = tl.load(cut)
@@ -26,23 +30,28 @@ def _merge_rows(unit, cuts, part_out, part_log_sum, out, NUM_ROWS: tl.constexpr,
     row = unit % UNITS * ROWS + tl.arange(0, ROWS)
     valid = row < NUM_ROWS
     dims = tl.arange(0, DIM)
-    maximum = tl.full([ROWS], float("-inf"), tl.float32)
-    total = tl.zeros([ROWS], tl.float32)
-    result = tl.zeros([ROWS, DIM], tl.float32)
+    maximum = tl.full([ROWS, PARTS], float("-inf"), tl.float32)
+    for start in range(first, end, PARTS):
+        part = start + tl.arange(0, PARTS)
+        log_sum = tl.load(part_log_sum + part[None, :] * NUM_ROWS + row[:, None],
+                          mask=valid[:, None] & (part < end)[None, :], other=float("-inf"), cache_modifier=".cg")
+        maximum = tl.maximum(maximum, log_sum)
+    maximum = tl.max(maximum, 1)
+    base = tl.where(maximum == float("-inf"), 0.0, maximum)
+    total = tl.zeros([ROWS, PARTS], tl.float32)
+    result = tl.zeros([ROWS, PARTS, DIM], tl.float32)
     for start in range(first, end, PARTS):
         part = start + tl.arange(0, PARTS)
         at = part.to(tl.int64)[None, :] * NUM_ROWS + row[:, None]
         some = valid[:, None] & (part < end)[None, :]
-        log_sum = tl.load(part_log_sum + at, mask=some, other=float("-inf"))
-        values = tl.load(part_out + at[:, :, None] * DIM + dims[None, None, :], mask=some[:, :, None], other=0.0)
-        new = tl.maximum(maximum, tl.max(log_sum, 1))
-        base = tl.where(new == float("-inf"), 0.0, new)
+        values = tl.load(part_out + at[:, :, None] * DIM + dims[None, None, :], mask=some[:, :, None], other=0.0,
+                         cache_modifier=".cg")
+        log_sum = tl.load(part_log_sum + at, mask=some, other=float("-inf"), cache_modifier=".cg")
         weight = tl.exp2(log_sum - base[:, None])
-        keep = tl.exp2(maximum - base)
-        total = total * keep + tl.sum(weight, 1)
-        result = result * keep[:, None] + tl.sum(weight[:, :, None] * values, 1)
-        maximum = new
-    result = result / tl.where(total == 0, 1.0, total)[:, None]  # nobody saw anything: zeros
+        total += weight
+        result += weight[:, :, None] * values
+    total = tl.sum(total, 1)
+    result = tl.sum(result, 1) / tl.where(total == 0, 1.0, total)[:, None]  # nobody saw anything: zeros
     at = (seq.to(tl.int64) * NUM_ROWS + row)[:, None] * DIM + dims[None, :]
     tl.store(out + at, result.to(out.dtype.element_ty), mask=valid[:, None])
 

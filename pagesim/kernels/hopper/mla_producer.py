@@ -4,7 +4,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
-from pagesim.kernels.hopper.producers import FIRST_TILE, KEEP, NEXT, NUM_TILES, RECORD, SEQ, TOKENS, post
+from pagesim.kernels.hopper.producers import FIRST_TOKEN, KEEP, NEXT, NUM_TILES, RECORD, SEQ, TOKENS, post
 
 M = gl.constexpr(64)  # rows of a CTA: what a warpgroup's products take
 TILE = gl.constexpr(64)  # tokens of a step
@@ -23,7 +23,7 @@ def _load_record(records, at):
     record = records + at * RECORD
     words = gl.load(record + field, mask=some & (field >= 0), other=-1, eviction_policy=KEEP)
     seq = gl.load(record + SEQ, mask=some, other=-1, eviction_policy=KEEP)
-    first = gl.load(record + FIRST_TILE, mask=some, other=-1, eviction_policy=KEEP)
+    first = gl.load(record + FIRST_TOKEN, mask=some, other=-1, eviction_policy=KEEP) // TILE
     num_tiles = gl.load(record + NUM_TILES, mask=some, other=-1, eviction_policy=KEEP)
     tokens = gl.load(record + TOKENS, mask=some, other=-1, eviction_policy=KEEP)
     following = gl.load(record + NEXT, mask=some, other=-1, eviction_policy=KEEP)

@@ -31,7 +31,7 @@ from numba import njit
 from pagesim.errors import InputError
 
 # Columns of a record: one part, as the kernel reads it.
-SEQ, GROUP, FIRST_TILE, NUM_TILES, TOKENS, SLOT, FIRST_SLOT, NUM_PARTS, COUNTER, SHARE, NUM_SHARERS, NEXT = range(12)
+SEQ, GROUP, FIRST_TOKEN, NUM_TILES, TOKENS, SLOT, FIRST_SLOT, NUM_PARTS, COUNTER, SHARE, NUM_SHARERS, NEXT = range(12)
 POOL, POOL_SIZE, NUM_DRAWERS = range(12, 15)  # the same in every record
 DRAW = -2  # as NEXT: whatever comes next from the pool
 RECORD_INTS = 16  # 64 bytes: a record is read with one load of half a warp
@@ -102,8 +102,8 @@ def make_plan(lengths: np.ndarray, num_ctas: int, *, head_groups: int = 1, tile_
         tile_tokens: tokens of a tile.
         pool_tiles: mean tiles of a CTA from which there is a pool.
         slack: by which the tiles of a CTA may exceed the mean to save cuts.
-        begin, shared_parts: where each sequence's own tokens begin, a multiple of ``tile_tokens``, and how many partial
-            results it gets of those before, int64.
+        begin: where each sequence's own tokens begin, behind those that it shares or cannot see; int64.
+        shared_parts: how many partial results it gets of those before, int64.
         used_ctas: the first so many CTAs get parts; by default all.
 
     Raises:
@@ -114,8 +114,8 @@ def make_plan(lengths: np.ndarray, num_ctas: int, *, head_groups: int = 1, tile_
         raise InputError(f"sequence {int(lengths.argmin())} has {int(lengths.min())} tokens; a length is 0 or more")
     if num_ctas < 1:
         raise InputError(f"a plan needs at least 1 CTA, got {num_ctas}")
-    if begin is None:
-        begin = shared_parts = np.zeros_like(lengths)
+    begin = np.zeros_like(lengths) if begin is None else begin
+    shared_parts = np.zeros_like(lengths) if shared_parts is None else shared_parts
     return Plan(num_ctas, *_plan(lengths, begin, shared_parts, num_ctas, min(num_ctas, used_ctas or num_ctas),
                                  head_groups, tile_tokens, pool_tiles, slack))
 
@@ -131,8 +131,8 @@ def _plan(lengths, begin, shared_parts, num_ctas, used_ctas, head_groups, tile_t
         total += tiles[row]
     used = min(used_ctas, max(1, total // MIN_TILES))
     if total >= pool_tiles * used:
-        plan = _records(*_packs(tiles, used, slack, True), tiles, lengths, begin // tile_tokens, shared_parts, num_ctas,
-                        head_groups)
+        plan = _records(*_packs(tiles, used, slack, True), tiles, lengths, begin, shared_parts, num_ctas, head_groups,
+                        tile_tokens)
         if plan[0]:
             return plan[1:]
     parts = _runs(tiles, used)
@@ -141,7 +141,7 @@ def _plan(lengths, begin, shared_parts, num_ctas, used_ctas, head_groups, tile_t
         packs, rest = _packs(tiles, used, slack, False)
         if _PACK_MIN_USED * used <= len(packs) < len(parts):
             parts, pool = packs, rest
-    return _records(parts, pool, tiles, lengths, begin // tile_tokens, shared_parts, num_ctas, head_groups)[1:]
+    return _records(parts, pool, tiles, lengths, begin, shared_parts, num_ctas, head_groups, tile_tokens)[1:]
 
 
 @njit(cache=True)
@@ -287,7 +287,7 @@ def _order(keys):
 
 
 @njit(cache=True)
-def _records(parts, pool, tiles, lengths, first_tiles, shared_parts, num_ctas, head_groups):
+def _records(parts, pool, tiles, lengths, begin, shared_parts, num_ctas, head_groups, tile_tokens):
     """Records of parts that are in the order of CTAs, and of the pool, with slots, counters and shares of merges.
 
     The first value is False where the plan would not fit its workspace.
@@ -337,7 +337,7 @@ def _records(parts, pool, tiles, lengths, first_tiles, shared_parts, num_ctas, h
         seq = row // head_groups
         shared = shared_parts[seq]
         record[SEQ], record[GROUP] = seq, row % head_groups
-        record[FIRST_TILE], record[NUM_TILES] = first_tiles[seq] + first, count
+        record[FIRST_TOKEN], record[NUM_TILES] = begin[seq] + first * tile_tokens, count
         record[TOKENS] = lengths[seq]
         record[SLOT] = first_slot[row] + shared + seen[row] if num_parts[row] + shared > 1 else -1
         record[FIRST_SLOT], record[NUM_PARTS] = first_slot[row], num_parts[row] + shared

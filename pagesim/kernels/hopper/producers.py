@@ -1,7 +1,8 @@
 """Feeding the ring of the Hopper kernel: records posted to the consumer, tiles fetched as far ahead as slots are free.
 
-Two producers.  Where a tile of 16 tokens lies within one block, one warp fetches it by one TMA instruction.  Smaller
-and odd blocks are gathered by four warps with 16-byte asynchronous copies, each token looked up in the table.
+Two producers.  Where 16 tokens lie within one block, one warp fetches them by TMA, 64 columns at a time: the width of
+the swizzle.  Smaller and odd blocks are gathered by four warps with 16-byte asynchronous copies, each token looked up
+in the table.
 
 Both look ahead, since a load from memory takes as long as the ring lasts: some tiles before a record's end they ask for
 the number of the next if it comes from the pool, a tile later for the record, then for its first block ids.  Not
@@ -15,7 +16,8 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
 from pagesim.kernels.hopper import plan as p
 
-TILE = gl.constexpr(16)  # tokens of a step: one row of tensor-core operands
+TILE = gl.constexpr(16)  # tokens of a warp's step: one row of tensor-core operands
+PANEL = gl.constexpr(64)  # columns that lie together in shared memory: 128 bytes
 MAIL = gl.constexpr(8)  # records posted ahead
 AHEAD = gl.constexpr(6)  # tiles before a record's end at which the next one is asked for
 GATHER_WARPS = gl.constexpr(4)
@@ -23,7 +25,7 @@ KEEP = gl.constexpr("evict_last")  # records and tables stay in the L2 while key
 RECORD = gl.constexpr(p.RECORD_INTS)
 SEQ = gl.constexpr(p.SEQ)
 GROUP = gl.constexpr(p.GROUP)
-FIRST_TILE = gl.constexpr(p.FIRST_TILE)
+FIRST_TOKEN = gl.constexpr(p.FIRST_TOKEN)
 NUM_TILES = gl.constexpr(p.NUM_TILES)
 TOKENS = gl.constexpr(p.TOKENS)
 SLOT = gl.constexpr(p.SLOT)
@@ -52,6 +54,8 @@ def read_field(mail, letter, FIELD: gl.constexpr, WARPS: gl.constexpr):
 def _load_record(records, at, WARPS: gl.constexpr):
     """A letter, the record's words with its own number in place of the next one's, and the words a producer needs.
 
+    Of those the first token counts in 16s.
+
     Behind the last record all are -1.
     """
     some = at >= 0
@@ -60,7 +64,7 @@ def _load_record(records, at, WARPS: gl.constexpr):
     words = gl.load(record + field, mask=some & (field >= 0), other=-1, eviction_policy=KEEP)
     seq = gl.load(record + SEQ, mask=some, other=-1, eviction_policy=KEEP)
     group = gl.load(record + GROUP, mask=some, other=-1, eviction_policy=KEEP)
-    first = gl.load(record + FIRST_TILE, mask=some, other=-1, eviction_policy=KEEP)
+    first = gl.load(record + FIRST_TOKEN, mask=some, other=-1, eviction_policy=KEEP) // TILE
     num_tiles = gl.load(record + NUM_TILES, mask=some, other=-1, eviction_policy=KEEP)
     tokens = gl.load(record + TOKENS, mask=some, other=-1, eviction_policy=KEEP)
     following = gl.load(record + NEXT, mask=some, other=-1, eviction_policy=KEEP)
@@ -103,39 +107,79 @@ def post(words, letter, phase, mail, posted, taken, NUM_LETTERS: gl.constexpr):
 
 
 @gluon.jit
-def _ids_of_tiles(table, table_stride, seq, first, num_tiles, S: gl.constexpr):
+def _last_piece(first, num_tiles, tokens, S: gl.constexpr):
+    """The last 16 tokens of a part that exist: of a tile, not all need to."""
+    if S.SPLITS == 1:
+        return first + num_tiles - 1
+    else:
+        return gl.minimum(first + num_tiles * S.SPLITS, (tokens + TILE - 1) // TILE) - 1
+
+
+@gluon.jit
+def _ids(row, piece, last, some, S: gl.constexpr):
+    """Blocks of a tile's pieces of 16 tokens: a scalar, or SPLITS of them; behind the end that of the last piece."""
+    if S.SPLITS > 1:
+        piece += gl.arange(0, S.SPLITS, gl.BlockedLayout([1], [32], [1], [0]))
+        some = some & (piece >= 0)
+    return gl.load(row + gl.minimum(piece, last) // S.TILES_A_BLOCK, mask=some, other=0, eviction_policy=KEEP)
+
+
+@gluon.jit
+def _id_of(ids, J: gl.constexpr, S: gl.constexpr):
+    if S.SPLITS == 1:
+        return ids
+    else:
+        piece = gl.arange(0, S.SPLITS, gl.BlockedLayout([1], [32], [1], [0]))
+        return gl.max(gl.where(piece == J, ids, 0), 0)
+
+
+@gluon.jit
+def _ids_of_tiles(table, table_stride, seq, first, num_tiles, tokens, S: gl.constexpr):
     """Blocks of the first four tiles."""
     some = num_tiles > 0
     row = table + seq.to(gl.int64) * table_stride
-    last = first + num_tiles - 1
-    id0 = gl.load(row + first // S.TILES_A_BLOCK, mask=some, other=0, eviction_policy=KEEP)
-    id1 = gl.load(row + gl.minimum(first + 1, last) // S.TILES_A_BLOCK, mask=some, other=0, eviction_policy=KEEP)
-    id2 = gl.load(row + gl.minimum(first + 2, last) // S.TILES_A_BLOCK, mask=some, other=0, eviction_policy=KEEP)
-    id3 = gl.load(row + gl.minimum(first + 3, last) // S.TILES_A_BLOCK, mask=some, other=0, eviction_policy=KEEP)
+    last = _last_piece(first, num_tiles, tokens, S)
+    id0 = _ids(row, first, last, some, S)
+    id1 = _ids(row, first + S.SPLITS, last, some, S)
+    id2 = _ids(row, first + 2 * S.SPLITS, last, some, S)
+    id3 = _ids(row, first + 3 * S.SPLITS, last, some, S)
     return id0, id1, id2, id3
 
 
 @gluon.jit
-def fetch_boxes(k_desc, v_desc, ring, full, empty, mail, posted, taken, table, records, counters, table_stride,
+def _fetch_tile(desc, ids, head, piece, last, full, boxes, slot, S: gl.constexpr):
+    """Pieces of a tile, of all heads of the CTA, into a slot: its panels of 64 columns lie behind each other."""
+    PANELS: gl.constexpr = S.DIM // PANEL
+    mbarrier.expect(full, S.SPLITS * S.HEADS * TILE * S.DIM * 2)
+    for j in gl.static_range(S.SPLITS):
+        token = gl.minimum(piece + j, last) % S.TILES_A_BLOCK * TILE
+        block = _id_of(ids, j, S)
+        for c in gl.static_range(PANELS):
+            tma.async_copy_global_to_shared(desc, [block, head, token, c * PANEL], full,
+                                            boxes.index((slot * PANELS + c) * S.SPLITS + j))
+
+
+@gluon.jit
+def fetch_boxes(k_desc, v_desc, boxes, full, empty, mail, posted, taken, table, records, counters, table_stride,
                 S: gl.constexpr):
-    """One warp; a tile is a TMA box (1 block, HEADS heads, 16 tokens, head_dim) of a pool of any strides."""
-    BYTES: gl.constexpr = S.HEADS * TILE * S.HEAD_DIM * 2
+    """One warp; a TMA box is (1 block, HEADS heads, 16 tokens, 64 columns) of a pool of any strides."""
     box = gl.to_tensor(0)
     box_phase = gl.to_tensor(1)
     letter = gl.to_tensor(0)
     letter_phase = gl.to_tensor(1)
-    words, seq, group, first, num_tiles, _, following = _load_record(records, gl.program_id(0), 1)
+    words, seq, group, first, num_tiles, tokens, following = _load_record(records, gl.program_id(0), 1)
     pool = _load_pool(records)
-    id0, id1, id2, id3 = _ids_of_tiles(table, table_stride, seq, first, num_tiles, S)
+    id0, id1, id2, id3 = _ids_of_tiles(table, table_stride, seq, first, num_tiles, tokens, S)
     answer = _draw(counters, False, 1)
     while seq >= 0:
         letter, letter_phase = post(words, letter, letter_phase, mail, posted, taken, MAIL)
         row = table + seq.to(gl.int64) * table_stride
-        last = first + num_tiles - 1
+        last = _last_piece(first, num_tiles, tokens, S)
         seq1 = seq
         group1 = group
         first1 = first
         num_tiles1 = num_tiles
+        tokens1 = tokens
         next0 = id0
         next1 = id1
         next2 = id2
@@ -146,31 +190,27 @@ def fetch_boxes(k_desc, v_desc, ring, full, empty, mail, posted, taken, table, r
             id0 = id1
             id1 = id2
             id2 = id3
-            id3 = gl.load(row + gl.minimum(first + t + 4, last) // S.TILES_A_BLOCK, mask=num_tiles > 0, other=0,
-                          eviction_policy=KEEP)
+            id3 = _ids(row, first + (t + 4) * S.SPLITS, last, num_tiles > 0, S)
             if t < num_tiles:
-                token = (first + t) % S.TILES_A_BLOCK * TILE
+                piece = first + t * S.SPLITS
                 mbarrier.wait(empty.index(box), box_phase)
-                mbarrier.expect(full.index(box), BYTES)
-                tma.async_copy_global_to_shared(k_desc, [block, group * S.HEADS, token, 0], full.index(box),
-                                                ring.index(box))
+                _fetch_tile(k_desc, block, group * S.HEADS, piece, last, full.index(box), boxes, box, S)
                 box, box_phase = advance(box, box_phase, S.NUM_SLOTS)
                 mbarrier.wait(empty.index(box), box_phase)
-                mbarrier.expect(full.index(box), BYTES)
-                tma.async_copy_global_to_shared(v_desc, [block, group * S.HEADS, token, 0], full.index(box),
-                                                ring.index(box))
+                _fetch_tile(v_desc, block, group * S.HEADS, piece, last, full.index(box), boxes, box, S)
                 box, box_phase = advance(box, box_phase, S.NUM_SLOTS)
             if t == gl.maximum(num_tiles - AHEAD, 0):
                 answer = _draw(counters, draws, 1)
             if t == gl.maximum(num_tiles - AHEAD + 1, 0):
-                words, seq1, group1, first1, num_tiles1, _, following = _load_next(
+                words, seq1, group1, first1, num_tiles1, tokens1, following = _load_next(
                     records, following, draws, answer, counters, pool, 1)
             if t == gl.maximum(num_tiles - AHEAD + 2, 0):
-                next0, next1, next2, next3 = _ids_of_tiles(table, table_stride, seq1, first1, num_tiles1, S)
+                next0, next1, next2, next3 = _ids_of_tiles(table, table_stride, seq1, first1, num_tiles1, tokens1, S)
         seq = seq1
         group = group1
         first = first1
         num_tiles = num_tiles1
+        tokens = tokens1
         id0 = next0
         id1 = next1
         id2 = next2

@@ -46,6 +46,11 @@ def parts_by_row(plan, head_groups=1):
     return rows
 
 
+def starts(parts, tile_tokens):
+    """Of the tiles of a row's parts, in their order."""
+    return sorted(r[p.FIRST_TOKEN] + i * tile_tokens for r in parts for i in range(r[p.NUM_TILES]))
+
+
 def loads(plan):
     return np.array([sum(r[p.NUM_TILES] for r in records_of(plan, cta)) for cta in range(plan.num_ctas)])
 
@@ -57,8 +62,7 @@ def test_every_tile_of_every_row_is_in_exactly_one_part(lengths, num_ctas, head_
     rows = parts_by_row(plan, head_groups)
     assert sorted(rows) == list(range(len(lengths) * head_groups))
     for row, parts in rows.items():
-        tiles = np.concatenate([np.arange(r[p.FIRST_TILE], r[p.FIRST_TILE] + r[p.NUM_TILES]) for r in parts])
-        assert sorted(tiles) == list(range(tiles_of(lengths[row // head_groups])))
+        assert starts(parts, 16) == [16 * t for t in range(tiles_of(lengths[row // head_groups]))]
         assert all(r[p.TOKENS] == lengths[row // head_groups] for r in parts)
 
 
@@ -71,18 +75,18 @@ def shared_batches(draw):
 
 
 @settings(deadline=None, max_examples=200)
-@given(shared_batches(), ctas, st.integers(1, 4), pools)
+@given(shared_batches(), ctas, st.integers(1, 4), pools, st.sampled_from([16, 32, 64]))
 def test_of_a_sequence_that_shares_its_own_tiles_are_counted_behind_the_parts_that_it_shares(
-        batch, num_ctas, head_groups, pool):
+        batch, num_ctas, head_groups, pool, tile_tokens):
     lengths, begin, shared = batch
-    plan = p.make_plan(lengths, num_ctas, head_groups=head_groups, pool_tiles=pool, begin=begin, shared_parts=shared)
+    plan = p.make_plan(lengths, num_ctas, head_groups=head_groups, tile_tokens=tile_tokens, pool_tiles=pool,
+                       begin=begin, shared_parts=shared)
     rows = parts_by_row(plan, head_groups)
     assert sorted(rows) == list(range(len(lengths) * head_groups))
     slots = []
     for row, parts in rows.items():
         seq = row // head_groups
-        tiles = np.concatenate([np.arange(r[p.FIRST_TILE], r[p.FIRST_TILE] + r[p.NUM_TILES]) for r in parts])
-        assert sorted(tiles) == list(range(begin[seq] // 16, tiles_of(lengths[seq])))
+        assert starts(parts, tile_tokens) == list(range(begin[seq], lengths[seq], tile_tokens))
         assert all(r[p.NUM_PARTS] == len(parts) + shared[seq] for r in parts)
         assert plan.num_parts[row] == (len(parts) + shared[seq] if len(parts) + shared[seq] > 1 else 0)
         if len(parts) + shared[seq] > 1:

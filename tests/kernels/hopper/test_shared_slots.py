@@ -17,9 +17,9 @@ from pagesim.kernels.hopper import plan as p
 
 
 @settings(deadline=None, max_examples=25)
-@given(trees, st.sampled_from([(4, 1), (8, 2), (16, 1)]), st.sampled_from([8, 16]))
-def test_every_part_has_a_place_of_its_own_within_the_workspace(tree, heads, block_size):
-    num_kv_heads, q_len = heads
+@given(trees, st.sampled_from([(4, 1, 8), (8, 2, 16), (16, 1, 16), (1, 2, 16), (6, 1, 32)]))
+def test_every_part_has_a_place_of_its_own_within_the_workspace(tree, shape):
+    num_kv_heads, q_len, block_size = shape
     case = tree_case(Node(256, (tree, Node(20))), num_q_heads=2 * num_kv_heads, num_kv_heads=num_kv_heads, q_len=q_len,
                      head_dim=64, block_size=block_size)
     with pytest.MonkeyPatch.context() as patch:
