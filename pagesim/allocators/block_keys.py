@@ -21,6 +21,7 @@ class Prefixes(NamedTuple):
 
     block_size: int
     granularity: int  # tokens to an id
+    blocks_per_id: int  # whole blocks that an id covers, 0 where a block reaches over several
     ids: np.ndarray  # int64, all requests end to end
     offsets: np.ndarray  # int64: request r has ``ids[offsets[r]:offsets[r + 1]]``
     parent: np.ndarray  # int64: the turn before, -1 for none
@@ -40,7 +41,8 @@ def make_prefixes(trace, block_size):
         has_child[parent[parent >= 0]] = True
     ids = none if trace.prefix_ids is None else trace.prefix_ids
     offsets = none if trace.prefix_ids is None else trace.prefix_offsets
-    return Prefixes(block_size, trace.source.hash_block_tokens or 1, ids, offsets, parent, history, has_child,
+    granularity = trace.source.hash_block_tokens or 1
+    return Prefixes(block_size, granularity, granularity // block_size, ids, offsets, parent, history, has_child,
                     trace.prompt_tokens)
 
 
@@ -102,17 +104,18 @@ def next_key(prefixes, key, request, j):
             key = mixed(mixed(key, _AFTER), int(prefixes.parent[owner]))
     if end > covered(prefixes, owner):
         return mixed(mixed(mixed(key, _OWN), owner), int(j))
+    if prefixes.blocks_per_id > 0:
+        at = int(j) // prefixes.blocks_per_id
+        under_id = int(prefixes.ids[np.uint64(prefixes.offsets[owner] + at)]) + 4
+        return mixed(key, under_id * prefixes.blocks_per_id + int(j) - at * prefixes.blocks_per_id)
     return _key_by_ids(prefixes, key, owner, end)
 
 
 @HOT
 def _key_by_ids(prefixes, key, owner, end):
-    size, granularity = prefixes.block_size, prefixes.granularity
+    granularity = prefixes.granularity
     ids = prefixes.ids[prefixes.offsets[owner]:prefixes.offsets[owner + 1]]
-    begin = end - size
-    if size <= granularity:
-        return mixed(mixed(key, int(ids[begin // granularity]) + 4), begin % granularity)
-    first = begin
+    first = begin = end - prefixes.block_size
     if len(prefixes.history) > 0:
         first = max(begin, int(prefixes.history[owner]) // granularity * granularity)
     for k in range(first // granularity, end // granularity):

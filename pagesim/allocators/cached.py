@@ -26,10 +26,11 @@ from pagesim.errors import InputError
 
 # Blocks from ``fresh`` on were never handed out; ``freed`` ones are on the stack; ``used`` ones have an owner;
 # ``cached`` ones are in the list from ``oldest`` to ``newest``; ``doubled`` counts owners beyond a block's first.
-# ``hits`` blocks were found last, of which ``free_hits`` have no owner, and ``chain`` is their key.
+# What was looked up last is kept up to date: for ``known`` tokens of ``request`` there are ``hits`` blocks, of which
+# ``free_hits`` have no owner; ``missing`` is the key of the first that was not there.
 COUNT = np.dtype([(field, np.int64) for field in (
-    "fresh", "freed", "used", "cached", "oldest", "newest", "doubled", "hits", "free_hits", "chain", "evicted")],
-    align=True)
+    "fresh", "freed", "used", "cached", "oldest", "newest", "doubled", "request", "known", "hits", "free_hits",
+    "missing", "evicted")], align=True)
 # What a row holds: its blocks, whose ids are in the region of ``room`` entries from ``at`` on; those of them that went
 # through the chain of keys, and the key of the last of these.
 HOLD = np.dtype([(field, np.int64) for field in ("blocks", "at", "room", "keyed", "chain", "request")], align=True)
@@ -52,6 +53,7 @@ class CachedMemory(NamedTuple):
     since: np.ndarray  # int32 (blocks,): step of the first owner, or after its last owner let go, that step
     freed: np.ndarray  # int32, a stack
     found: np.ndarray  # int32: the blocks found last
+    found_at: np.ndarray  # int32 (blocks,): where in ``found`` it is, if it is there
     count: np.record  # COUNT
     lifetimes: np.ndarray  # int64 (64,): steps from a block's first owner to its last
     ages: np.ndarray  # int64 (64,): steps from a block's last owner to its eviction
@@ -75,7 +77,7 @@ def make(spec, capacity_slots, demand, trace):
     total = demand.total_tokens // spec.block_size + demand.sequences
     refuse_large_tables(8 * min(demand.rows * width, total) + 48 * min(num_blocks, total), num_blocks)
     count = np.zeros(1, COUNT).view(np.recarray)[0]
-    count.oldest = count.newest = NONE
+    count.oldest = count.newest = count.request = NONE
     return CachedMemory(
         num_blocks=num_blocks, block_size=spec.block_size, fifo=spec.reuse == "fifo",
         watermark_blocks=math.floor(spec.watermark * (num_blocks + 1)),
@@ -84,31 +86,58 @@ def make(spec, capacity_slots, demand, trace):
         hold=np.zeros(demand.rows, HOLD).view(np.recarray), owners=np.zeros(num_blocks, np.int32),
         state=np.zeros(num_blocks, np.int8), keys=make_key_table(num_blocks), newer=np.empty(num_blocks, np.int32),
         older=np.empty(num_blocks, np.int32), since=np.empty(num_blocks, np.int32),
-        freed=np.empty(num_blocks, np.int32), found=np.empty(width, np.int32), count=count,
-        lifetimes=np.zeros(BINS, np.int64), ages=np.zeros(BINS, np.int64), runs=np.zeros(PLACES, np.int64))
+        freed=np.empty(num_blocks, np.int32), found=np.empty(width, np.int32),
+        found_at=np.zeros(num_blocks, np.int32), count=count, lifetimes=np.zeros(BINS, np.int64),
+        ages=np.zeros(BINS, np.int64), runs=np.zeros(PLACES, np.int64))
 
 
 # Finding.
 
 
 def stored_already(memory, ask):
-    """Look the prefix up: blocks from the first, as long as they are there, and at most all but one token."""
+    """Look the prefix up: blocks from the first, as long as they are there, and at most all but one token.
+
+    A head that waits asks in every step: what was found for it is still there, but for what ``_evict`` took away.
+    """
     count = memory.count
-    count.hits = count.free_hits = 0
-    count.chain = start_of_chain()
     if ask.units > 0:
+        _forget_found(memory)
         return ask.stored
-    for j in range((ask.known - 1) // memory.block_size):
-        key = next_key(memory.prefixes, count.chain, ask.request, j)
-        block = find(memory.keys, key)
-        if block == NONE:
-            break
-        memory.found[j] = block
-        count.chain = key
+    most = (ask.known - 1) // memory.block_size
+    if count.request != ask.request or count.known != ask.known:
+        _forget_found(memory)
+        count.request, count.known = ask.request, ask.known
+        count.missing = next_key(memory.prefixes, start_of_chain(), ask.request, 0) if most > 0 else 0
+    if count.hits < most:
+        _find_more(memory, ask.request, most)
+    return count.hits * memory.block_size
+
+
+@HOT
+def _forget_found(memory):
+    memory.count.hits = memory.count.free_hits = 0
+    memory.count.request = NONE
+
+
+@HOT
+def _find_more(memory, request, most):
+    count = memory.count
+    block = find(memory.keys, count.missing)
+    while block != NONE:
+        memory.found[count.hits], memory.found_at[block] = block, count.hits
         count.hits += 1
         if memory.owners[block] == 0:
             count.free_hits += 1
-    return count.hits * memory.block_size
+        if count.hits == most:
+            break
+        count.missing = next_key(memory.prefixes, count.missing, request, count.hits)
+        block = find(memory.keys, count.missing)
+
+
+@HOT
+def _is_found(memory, block):
+    at = memory.found_at[block]
+    return at < memory.count.hits and memory.found[at] == block
 
 
 found = stored_already  # what it notes for an admission is noted anew before one
@@ -133,7 +162,8 @@ def fits_empty(memory, ask):
 
 def admit(memory, row, ask, tokens, step):
     count, hold = memory.count, memory.hold[row]
-    hold.request, hold.chain, hold.keyed, hold.blocks = ask.request, count.chain, count.hits, 0
+    hold.request, hold.keyed, hold.blocks = ask.request, count.hits, 0
+    hold.chain = memory.keys.key[memory.found[count.hits - 1]] if count.hits > 0 else start_of_chain()
     need = _blocks(memory, tokens)
     find_room(memory, row, need)
     for j in range(count.hits):
@@ -147,7 +177,7 @@ def admit(memory, row, ask, tokens, step):
             count.doubled += 1
         memory.owners[block] += 1
     hold.blocks = count.hits
-    count.hits = count.free_hits = 0
+    _forget_found(memory)
     _take(memory, row, need - hold.blocks, step)
     _give_keys(memory, row, tokens)
 
@@ -158,7 +188,7 @@ def extend(memory, row, stored, tokens, step):
         return -1
     if need > 0:
         _take(memory, row, need, step)
-    if tokens > stored + 1 or memory.hold.keyed[row] < stored // memory.block_size:
+    if memory.hold.keyed[row] < tokens // memory.block_size:
         _give_keys(memory, row, tokens)
     return 0
 
@@ -191,10 +221,22 @@ def _evict(memory, block, step):
     if memory.state[block] == UNKEYED:
         return
     if memory.state[block] == KEYED:
+        if _is_found(memory, block):
+            _find_less(memory, block)
         drop(memory.keys, block)
     memory.state[block] = UNKEYED
     memory.count.evicted += 1
     memory.ages[bin_of(step - memory.since[block])] += 1
+
+
+@COLD
+def _find_less(memory, block):
+    """What was found is known only up to this block, which loses its key."""
+    count = memory.count
+    for j in range(memory.found_at[block], count.hits):
+        if memory.owners[memory.found[j]] == 0:
+            count.free_hits -= 1
+    count.hits, count.missing = memory.found_at[block], memory.keys.key[block]
 
 
 @HOT
@@ -226,7 +268,6 @@ def release(memory, row, stored, is_over, step):
         _key_up_to(memory, row, full)
     held = memory.tables.entries[hold.at:hold.at + hold.blocks]
     add_runs(memory.runs, held)
-    front = 0
     for k in range(hold.blocks):
         j = hold.blocks - 1 - k
         block = np.int64(held[j])
@@ -237,16 +278,16 @@ def release(memory, row, stored, is_over, step):
         count.used -= 1
         memory.lifetimes[bin_of(step - memory.since[block])] += 1
         memory.since[block] = step
+        if _is_found(memory, block):
+            memory.count.free_hits += 1
         if j < full and memory.state[block] == UNKEYED:
             memory.state[block] = MARKED
         if j < full or memory.fifo:
             _link(memory, block)
-        else:
-            memory.found[front] = block
-            front += 1
-    for k in range(front):  # as a group, so that the last block is handed out next
-        memory.freed[count.freed] = memory.found[front - 1 - k]
-        count.freed += 1
+    if not memory.fifo:
+        for j in range(full, hold.blocks):  # so that the last block is handed out next; none of these has others
+            memory.freed[count.freed] = held[j]
+            count.freed += 1
     if hold.room > 0:
         give_region(memory.tables, hold.at, size_of(hold.room))
     hold.blocks = hold.room = hold.keyed = 0

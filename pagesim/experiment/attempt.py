@@ -90,15 +90,20 @@ def _read(path: str, limit: int | None, strict: bool, changed: int | None) -> Tr
     return read_trace(path, limit=limit, strict=strict)
 
 
+def check_one_memory(case: Case) -> None:
+    """Raises InputError for a case of several replicas, of which nothing is shown that is of one memory."""
+    if case.replicas.count > 1:
+        raise InputError(f"{case.name}: this shows one memory, and the case has {case.replicas.count} replicas; its "
+                         "run folder shows the first of them, and --set replicas=1 lets one serve the whole trace")
+
+
 def start(case: Case) -> Run:
     """The case's run before its first step.
 
     Raises:
         InputError: it has several, one a replica.
     """
-    if case.replicas.count > 1:
-        raise InputError(f"{case.name}: this shows one memory, and the case has {case.replicas.count} replicas; its "
-                         "run folder shows the first of them, and --set replicas=1 lets one serve the whole trace")
+    check_one_memory(case)
     return Run(setup(case, read_requests(case.trace)))
 
 

@@ -21,6 +21,10 @@ _UNITS = {
     "external_fragmentation": "share",
     "external_fragmentation.extfrag_index": "",
     "latency": "s",
+    "fleet.together": "share",
+    "fleet.together.busy_s": "",
+    "fleet.together.block_use_cv": "",
+    "fleet.together.steps_a_row": "",
     "peak.token_states": "slots",
     "peak.allocated": "slots",
 }
@@ -64,7 +68,7 @@ def csv_text(document: dict) -> str:
 
 
 def flat(entry: dict) -> dict[str, str | int | float | None]:
-    """Every figure of an entry under its dotted path, with its unit."""
+    """Every figure of an entry under its dotted path, with its unit; lists, such as a fleet's replicas, are none."""
     return {_with_unit(path): value for path, value in _leaves(entry, "")}
 
 
@@ -72,7 +76,7 @@ def _leaves(value: dict, prefix: str) -> Iterator[tuple[str, object]]:
     for key, item in value.items():
         if isinstance(item, dict):
             yield from _leaves(item, f"{prefix}{key}.")
-        elif prefix not in _NOT_FIGURES:
+        elif prefix not in _NOT_FIGURES and not isinstance(item, list):
             yield prefix + key, item
 
 

@@ -7,11 +7,13 @@ import pytest
 from comparison import assert_engine_equals_oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import contiguous, long_prefixes, paged, setups, sharing_setups
+from strategies import contiguous, long_prefixes, paged, setup, setups, sharing_setups
 
 from pagesim.allocators import Contiguous, Paged
 from pagesim.allocators.holes import PLACEMENTS
+from pagesim.engine.durations import Linear
 from pagesim.engine.run import Run
+from pagesim.engine.scheduling import Scheduling
 
 
 @settings(max_examples=1500)
@@ -31,6 +33,13 @@ def test_engine_and_oracle_are_equal_on_regions(made):
 def test_engine_and_oracle_are_equal_on_sessions_and_a_prefix_cache(drawn):
     made, _ = drawn
     assert_engine_equals_oracle(made)
+
+
+def test_a_chunk_of_one_token_that_fills_a_block_of_the_history_can_be_hit_by_another_turn():
+    assert_engine_equals_oracle(setup(
+        [1, 11, 12, 13], [1, 1, 1, 1], session_parent=[-1, 0, 1, 1], think_ns=[-1] * 4, closed_users=1,
+        allocator=Paged(2, prefix_cache="vllm"), capacity_slots=14, max_model_len=14,
+        scheduling=Scheduling(max_num_batched_tokens=1), durations=Linear(0.1)))
 
 
 @settings(max_examples=600)

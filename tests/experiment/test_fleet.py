@@ -6,11 +6,15 @@ import json
 import pytest
 from tiny import write_experiment
 
+from pagesim.cli.main import main
 from pagesim.config import load
 from pagesim.errors import ConfigError, InputError
 from pagesim.experiment import run_experiment
 from pagesim.experiment.attempt import start
+from pagesim.report.files import csv_text
+from pagesim.report.loaded import chosen, load_runs
 from pagesim.report.notes import replica_lines, result_warnings
+from pagesim.report.page import page_html
 from pagesim.report.tables import sheets
 
 PAGED = "[{kind: paged, block_size: 16}]"
@@ -30,6 +34,17 @@ def test_a_fleet_leaves_a_run_folder_whose_rows_say_which_replica_served_them(tm
     assert case["requests"]["completed"] == 5
     rows = list(csv.DictReader((tmp_path / "run" / "requests.csv").open()))
     assert [row["replica"] for row in rows] == ["0", "1", "0", "1", "0"]
+
+
+def test_a_fleets_run_folder_becomes_a_page_and_rows_of_a_csv(tmp_path):
+    keys = "replicas: {count: 2}\nsweep: {replicas.routing: [round_robin, least_kv_used]}"
+    document = run_experiment(load(write_experiment(tmp_path, keys=keys, allocators=PAGED)), folder=tmp_path / "run").metrics
+    runs = load_runs([tmp_path / "run"])
+    page = page_html(runs, chosen(runs, []))
+    assert "fleet.together.blocked_by_fragmentation_share" in page
+    rows = list(csv.DictReader(csv_text(document).splitlines()))
+    assert [row["fleet.routing"] for row in rows] == ["round_robin", "least_kv_used"]
+    assert not any("of_replicas" in name for name in rows[0])
 
 
 def test_processes_and_threads_give_the_figures_that_one_gives(tmp_path):
@@ -90,6 +105,15 @@ def test_what_shows_one_memory_says_that_there_are_several(tmp_path):
     (case,) = load(write_experiment(tmp_path, keys="replicas: 2", allocators=PAGED)).cases
     with pytest.raises(InputError, match="2 replicas.*--set replicas=1"):
         start(case)
+
+
+def test_a_snapshot_of_a_fleet_is_refused_before_anything_runs(tmp_path, monkeypatch, capsys):
+    config = write_experiment(tmp_path, keys="replicas: 2", allocators=PAGED)
+    monkeypatch.setattr("sys.argv", ["pagesim", "simulate", str(config), "-o", str(tmp_path / "run"), "--snapshot", "peak"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2 and "2 replicas" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def test_tables_and_notes_speak_of_replicas_where_there_are_some(tmp_path):
