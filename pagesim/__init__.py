@@ -1,7 +1,9 @@
 """pagesim: where every slot of KV-cache memory goes."""
 
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 
 def _version() -> str:
@@ -22,10 +24,24 @@ def _version() -> str:
 __version__ = _version()
 
 
+if TYPE_CHECKING:
+    from pagesim.api import simulate
+    from pagesim.case import Case, Experiment
+    from pagesim.config import load
+    from pagesim.experiment import Simulation
+    from pagesim.trace import Trace, read_trace
+
+__all__ = ["Case", "Experiment", "Simulation", "Trace", "load", "read_trace", "simulate"]
+_HOMES = {"simulate": "api", "Case": "case", "Experiment": "case", "load": "config", "Simulation": "experiment",
+          "Trace": "trace", "read_trace": "trace"}
+
+
 def __getattr__(name: str) -> object:
     """``from pagesim import simulate``, without the price of numpy and numba for those who only want the version."""
-    if name == "simulate":
-        from pagesim.api import simulate
+    if name not in _HOMES:
+        raise AttributeError(f"module 'pagesim' has no attribute {name!r}")
+    return getattr(import_module(f"pagesim.{_HOMES[name]}"), name)
 
-        return simulate
-    raise AttributeError(f"module 'pagesim' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

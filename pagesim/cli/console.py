@@ -37,7 +37,8 @@ def print_tables(sheets: "list[Sheet]") -> None:
 
 def say(lines: list[str]) -> None:
     """Print sentences and an empty line; what does not fit goes on in the next line, indented."""
-    print("\n".join(wrapped(line, width(sys.stdout)) for line in lines) + "\n", flush=True)
+    if lines:
+        print("\n".join(wrapped(line, width(sys.stdout)) for line in lines) + "\n", flush=True)
 
 
 def warn(lines: list[str]) -> None:

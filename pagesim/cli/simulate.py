@@ -52,6 +52,7 @@ def simulate(
     format: Annotated[Format, typer.Option(help="What is written to stdout.")] = Format.table,
     json: Annotated[bool, typer.Option("--json", help=(
         "Write one JSON object and nothing else: --format json."))] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Add a line on each figure of the tables.")] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the result: no progress, no notes.")] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help=(
         "Processes at most; the default is the cores, where it pays."))] = None,
@@ -79,6 +80,8 @@ def simulate(
         return
     if json and format not in (Format.table, Format.json):
         raise InputError(f"--json and --format {format.value} ask for two forms at once; give one of them")
+    if explain and (json or format not in (Format.table, Format.markdown)):
+        raise InputError("--explain goes with tables; leave it out, or the other form")
     if snapshot and output is None:
         raise InputError("--snapshot needs the run folder that it is written to: give it with -o DIR")
     moments = [moment(text) for text in snapshot]
@@ -92,7 +95,7 @@ def simulate(
         make_room(output, experiment.cases, force=force)
     if not quiet:
         warn(remarks)
-    code = _run(experiment, Format.json if json else format, output, jobs, quiet=quiet, resume=resume)
+    code = _run(experiment, Format.json if json else format, output, jobs, quiet=quiet, resume=resume, explain=explain)
     if moments and code == 0:
         for path in write_snapshots(experiment.cases, moments, output):
             _note(f"written to {path}", quiet=quiet)
@@ -111,13 +114,15 @@ def _note(text: str, *, quiet: bool) -> None:
 
 
 def _run(experiment: "Experiment", format: Format, output: Path | None, jobs: int | None, *, quiet: bool,
-         resume: bool) -> int:
+         resume: bool, explain: bool) -> int:
     """Run and print; the exit code: 1 where nothing completed or a case failed, 130 after Ctrl-C."""
     from pagesim.cli.console import say, warn
     from pagesim.cli.first_use import compile_first
     from pagesim.cli.progress import progress_display
     from pagesim.experiment import run_experiment
     from pagesim.report import notes
+    from pagesim.report.explained import explanation
+    from pagesim.report.sentences import summary_lines
 
     readable = format in (Format.table, Format.markdown) and not quiet
     if readable:
@@ -130,7 +135,10 @@ def _run(experiment: "Experiment", format: Format, output: Path | None, jobs: in
     document = simulation.metrics
     if readable and document["cases"]:
         say(notes.count_lines(document))
+        say(summary_lines(document))
     _print_result(document, format)
+    if explain and document["cases"]:
+        say(explanation(document))
     code = 1 if document["failed"] or not any(case["requests"]["completed"] for case in document["cases"]) else 0
     warn(notes.result_warnings(document) if not quiet else notes.failures(document) if code else [])
     if simulation.unwritten:

@@ -37,6 +37,7 @@ __all__ = ["Cache", "Mask", "paged_decode", "paged_prefill", "plan_decode", "why
 
 KERNELS = ("hopper", "general")
 MIN_HOPPER_TILES = 4  # tiles for each SM below which starting the ring and merging cost more than streaming saves
+FEW_TILES, FEW_SEQS = 36, 8  # as many, below which, and from which on, a CTA takes one KV head: see ``takes_one_head``
 MIN_HOPPER_QUERIES = 512  # below which the general prefill kernel is as fast
 MIN_QUERIES_A_SEQUENCE = 80  # on average, below which too many of the 128 rows that Hopper's takes at a time are empty
 SLOWER = ("the batch is small", "the sequences have few queries")  # reasons that do not keep who asks for it away
@@ -76,10 +77,8 @@ def why_general(q: torch.Tensor, cache: Cache, lengths: np.ndarray, mask: Mask =
     reason = _why_not_hopper(q, cache, mask, range(64, 257, 16))
     if reason is not None:
         return reason
-    pool, q_len = cache.geometry, q.shape[1]
-    rows = q_len * (q.shape[2] // pool.num_kv_heads)
-    seen = lengths if mask.window is None else np.minimum(lengths, mask.window + q_len)
-    tiles = int(np.sum(-(-seen // 16))) * pool.num_kv_heads / 4
+    pool = cache.geometry
+    rows = q.shape[1] * (q.shape[2] // pool.num_kv_heads)
     by_four = pool.num_kv_heads % 4 == 0
     odd = f"of blocks of {pool.block_size} tokens, not a multiple of 16, with "
     return _first([(pool.block_size % 16 != 0 and not by_four, f"{odd}{pool.num_kv_heads} KV heads"),
@@ -87,7 +86,24 @@ def why_general(q: torch.Tensor, cache: Cache, lengths: np.ndarray, mask: Mask =
                    (pool.head_dim > 128 and not by_four,
                     f"head_dim is {pool.head_dim} and {pool.num_kv_heads} KV heads are not a multiple of 4"),
                    (rows > 16, f"{rows} query rows to a KV head are more than 16"),
-                   (tiles < 2 * MIN_HOPPER_TILES * num_sms(q.device), "the batch is small")])
+                   (_num_tiles(q, cache, lengths, mask) < 2 * MIN_HOPPER_TILES * num_sms(q.device),
+                    "the batch is small")])
+
+
+def _num_tiles(q: torch.Tensor, cache: Cache, lengths: np.ndarray, mask: Mask) -> float:
+    """Of 16 tokens that a sequence's queries see, of 4 KV heads."""
+    seen = lengths if mask.window is None else np.minimum(lengths, mask.window + q.shape[1])
+    return int(np.sum(-(-seen // 16))) * cache.geometry.num_kv_heads / 4
+
+
+def takes_one_head(q: torch.Tensor, cache: Cache, lengths: np.ndarray, mask: Mask = CAUSAL) -> bool:
+    """Whether CTAs of the Hopper kernel take a KV head each, for a batch of several sequences that is not large.
+
+    There are more rows then, cut into fewer parts, whose merges are what small batches wait for.
+    """
+    pool = cache.geometry
+    return (len(lengths) >= FEW_SEQS and pool.block_size % 16 == 0 and pool.head_dim <= 128
+            and _num_tiles(q, cache, lengths, mask) < 2 * FEW_TILES * num_sms(q.device))
 
 
 def why_general_prefill(q: torch.Tensor, cache: Cache, num_seqs: int, mask: Mask = CAUSAL) -> str | None:
@@ -140,7 +156,7 @@ def plan_decode(q: torch.Tensor, cache: Cache, lengths: np.ndarray, block_table:
     from pagesim.kernels.hopper import decode_launch  # Gluon is imported only where it can run
 
     shape = decode_launch.make_shape(q.shape[1], q.shape[2], pool.num_kv_heads, pool.head_dim, pool.block_size,
-                                     mask.window)
+                                     mask.window, one_head=takes_one_head(q, cache, lengths, mask))
     return decode_launch.HopperPlan(shape, q, cache, lengths, block_table, num_sms(q.device))
 
 

@@ -31,8 +31,7 @@ def groups(cases: list[dict]) -> list[Group]:
         absent.add(_SHARING.title)
     if not any("fleet" in case for case in cases):
         absent.add(_FLEET.title)
-    every = (_FLEET, _MEMORY, _EXTERNAL, _SHARING, _PAPER, _TEXTBOOK, _LOAD, _LATENCY)
-    return [_without_zeros(group, cases) for group in every if group.title not in absent]
+    return [_without_zeros(group, cases) for group in EVERY if group.title not in absent]
 
 
 def _without_zeros(group: Group, cases: list[dict]) -> Group:
@@ -180,3 +179,4 @@ _SHARING = Group("Prefix cache, %", (
 _LATENCY = Group("Latency, s",
                  tuple(Figure(f"{name} {key}", _latency(name, key)) for name in ("queue", "ttft", "tpot", "e2e")
                        for key in ("p50", "p99")))
+EVERY = (_FLEET, _MEMORY, _EXTERNAL, _SHARING, _PAPER, _TEXTBOOK, _LOAD, _LATENCY)

@@ -1,4 +1,4 @@
-"""README's tables of the part "On a GPU": ``python tests/benchmarks/gpu.py [--part NAME]...``, on an H200 two minutes.
+"""The tables of README.md beside this: ``python tests/benchmarks/gpu.py [--part NAME]...``, on an H200 two minutes.
 
 Everything is checked before it is timed; times are of CUDA-graph replay with a cold L2, ratios within this one run.
 Kernels that are not installed are left out.  The peak of a simulated Azure conv day is that of

@@ -37,6 +37,16 @@ def test_a_run_begins_with_its_memory_says_what_became_of_the_rows_and_ends_in_a
     assert any(line.startswith(" token use") for line in lines)
 
 
+def test_sentences_stand_above_the_table_and_explanations_below_when_asked_for(pagesim, tmp_path):
+    config = write_experiment(tmp_path)
+    plain, explained = pagesim("simulate", config), pagesim("simulate", config, "--explain")
+    above, below = plain.out.split(" token use", 1)
+    assert all(f"\n{name}: " in above for name in ("contiguous max_model_len first_fit", "paged 16"))
+    assert "requests at once" not in below and "slots that hold a token" not in plain.out
+    assert explained.out.startswith(plain.out.rstrip()) and "\n  token use: slots that hold a token" in explained.out
+    assert "tables" in pagesim("simulate", config, "--json", "--explain").err
+
+
 def test_json_is_one_strict_object_with_the_promised_keys_and_nothing_else(pagesim, tmp_path):
     ended = pagesim("simulate", write_experiment(tmp_path), "--json")
     document = json.loads(ended.out, parse_constant=refuse)

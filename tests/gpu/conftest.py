@@ -14,7 +14,11 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture
-def hopper():
+def hopper(monkeypatch):
+    """A Hopper GPU, on which a CTA of small batches too takes as many KV heads as of large ones."""
+    from pagesim.kernels import dispatch
+
+    monkeypatch.setattr(dispatch, "FEW_TILES", 0)
     capability = torch.cuda.get_device_capability()
     if capability != (9, 0):
         pytest.skip(f"the Hopper kernel needs compute capability 9.0, this GPU has {capability}")

@@ -20,14 +20,15 @@ import test_mla
 from cases import make_case
 from launching import check, plan_with_pool, run
 
-from pagesim.kernels import sharing
+from pagesim.kernels import dispatch, sharing
 from pagesim.kernels.harness.check import compare
 
 LENGTHS = [*np.random.default_rng(7).lognormal(6.2, 1, 40).astype(int).tolist(), 0, 1, 17, 9000]
 FP8 = torch.float8_e4m3fn
 
 
-def decode(**shape) -> None:
+def decode(few_tiles: int = 0, **shape) -> None:
+    dispatch.FEW_TILES = few_tiles
     lengths = [length and max(length, shape.get("q_len", 1)) for length in LENGTHS]
     case = make_case(lengths, **{"num_q_heads": 32, "num_kv_heads": 8, "head_dim": 128} | shape, dtype=torch.bfloat16,
                      device="cuda")
@@ -69,7 +70,7 @@ def latents() -> None:
 
 
 if __name__ == "__main__":
-    for shape in ({}, {"num_kv_heads": 32}, {"block_size": 8}, {"head_dim": 64}, {"q_len": 4},
+    for shape in ({}, {"few_tiles": 10**6}, {"num_kv_heads": 32}, {"block_size": 8}, {"head_dim": 64}, {"q_len": 4},
                   {"num_q_heads": 8, "num_kv_heads": 1}, {"head_dim": 256, "window": 300}, {"head_dim": 80},
                   {"cache_dtype": FP8, "k_scale": 0.1, "v_scale": 0.1}):
         decode(**shape)

@@ -9,6 +9,7 @@ pytest.importorskip("triton", reason="triton is not installed: pip install 'page
 from cases import make_case
 from launching import check, plan_with_pool, run
 
+from pagesim.kernels import dispatch
 from pagesim.kernels.dispatch import Cache, Mask, paged_decode, plan_decode, why_general
 from pagesim.kernels.hopper.plan import NUM_PARTS, POOL_SIZE
 
@@ -151,6 +152,23 @@ def test_every_launch_gives_the_same_bits(hopper, kernel, shape):
         differing = (outs != first).flatten(1).any(1).nonzero().flatten().tolist()
         assert not differing, f"launches {differing} of 50 differ"
         outs.fill_(float("nan"))
+
+
+@pytest.mark.parametrize("shape", [{}, {"num_kv_heads": 32}, {"head_dim": 64}, {"head_dim": 80, "q_len": 4},
+                                   {"window": 500}, {"layout": "HND", "q_len": 3}, {"num_q_heads": 128}], ids=str)
+def test_a_small_batch_whose_ctas_take_a_head_each_is_right_in_every_launch(hopper, monkeypatch, shape):
+    monkeypatch.setattr(dispatch, "FEW_TILES", 10**6)
+    lengths = np.random.default_rng(8).lognormal(6.5, 1, 24).astype(int) + 4
+    for few in (lengths.tolist() + [0, 1, 17] * ("q_len" not in shape), [700] * 16, [9000] + [5] * 20):
+        case = make_case(few, **{"num_q_heads": 32, "num_kv_heads": 8, "head_dim": 128} | shape, dtype=torch.bfloat16,
+                         device="cuda")
+        plan = plan_decode(case.q, case.cache, case.lengths, mask=case.mask, kernel="hopper")
+        assert plan.shape.HEADS.value == 1
+        first = run(case, "hopper", plan=plan)
+        check(case, first)
+        for _ in range(200):
+            assert torch.equal(run(case, "hopper", plan=plan), first)
+            assert (plan.buffer.counters == 0).all()
 
 
 @pytest.mark.parametrize("kernel", ["hopper", "general"])

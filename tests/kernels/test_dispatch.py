@@ -68,6 +68,20 @@ def test_the_rule_of_decode_says_which_shapes_the_hopper_kernel_takes(monkeypatc
     assert why_general(q, cache, np.full(256, 2048), Mask(**mask)) == reason
 
 
+@pytest.mark.parametrize("lengths, block_size, head_dim, one", [
+    ([1500] * 24, 16, 128, True),
+    ([4096] * 64, 16, 128, False),  # enough for every CTA
+    ([4096] * 4, 16, 128, False),  # whose rows stay in many parts
+    ([1500] * 24, 8, 128, False),
+    ([1500] * 24, 16, 256, False),
+])
+def test_a_cta_takes_one_head_of_several_short_sequences(monkeypatch, lengths, block_size, head_dim, one):
+    monkeypatch.setattr(dispatch, "num_sms", lambda device: 132)
+    q = torch.empty((len(lengths), 1, 32, head_dim), dtype=torch.bfloat16)
+    cache = Cache(*[torch.empty(2, block_size, 8, head_dim, dtype=torch.bfloat16)] * 2)
+    assert dispatch.takes_one_head(q, cache, np.array(lengths)) is one
+
+
 @pytest.mark.parametrize("capacity_tokens", [None, 4000])
 def test_a_plan_updated_to_other_lengths_computes_what_a_new_one_does(device, capacity_tokens):
     first = make_case([700, 3, 0], device=device)

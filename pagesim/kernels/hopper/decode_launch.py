@@ -89,11 +89,12 @@ class Shape:
 
 
 def make_shape(q_len: int, num_q_heads: int, num_kv_heads: int, head_dim: int, block_size: int,
-               window: int | None = None) -> Shape:
+               window: int | None = None, *, one_head: bool = False) -> Shape:
+    """Of a batch; ``one_head``: a CTA takes one KV head even where there are more."""
     group, dim = num_q_heads // num_kv_heads, max(64, triton.next_power_of_2(head_dim))
     boxes = block_size % TILE.value == 0
-    warps = 8 if num_kv_heads % 8 == 0 and (num_kv_heads > 8 or dim > 128) else 4
-    heads = math.gcd(num_kv_heads, warps)
+    warps = 8 if num_kv_heads % 8 == 0 and (num_kv_heads > 8 or dim > 128) and not one_head else 4
+    heads = 1 if one_head else math.gcd(num_kv_heads, warps)
     rows, splits = triton.next_power_of_2(q_len * group), warps // heads
     meeting_bytes = warps * M.value * (dim + 2) * 4 if splits > 1 else 0
     most_slots = (SM_BYTES * warps // 8 - meeting_bytes) // (warps * TILE.value * dim * 2)

@@ -20,11 +20,15 @@ SHAPES = [shape for shape in itertools.product((1, 2, 3, 4, 6, 8, 12, 16, 32, 40
           if shape[1] <= 128 or shape[0] % 4 == 0]
 
 
+@pytest.mark.parametrize("one_head", [False, True])
 @pytest.mark.parametrize("num_kv_heads, head_dim, q_len", SHAPES)
-def test_an_sm_has_room_for_the_ctas_that_a_plan_counts_on(num_kv_heads, head_dim, q_len):
-    shape = decode_launch.make_shape(q_len, 4 * num_kv_heads, num_kv_heads, head_dim, 16)
+def test_an_sm_has_room_for_the_ctas_that_a_plan_counts_on(num_kv_heads, head_dim, q_len, one_head):
+    if one_head and head_dim > 128:
+        pytest.skip("a CTA takes one head of at most 128 columns")
+    shape = decode_launch.make_shape(q_len, 4 * num_kv_heads, num_kv_heads, head_dim, 16, one_head=one_head)
     heads, splits, warps, dim = (x.value for x in (shape.HEADS, shape.SPLITS, shape.WARPS, shape.DIM))
     assert heads * splits == warps == shape.LANES.value and num_kv_heads % heads == 0
+    assert heads == 1 or not one_head
     ring = shape.NUM_SLOTS.value * warps * 16 * dim * 2
     meeting = warps * 16 * (dim + 2) * 4 if splits > 1 else 0
     assert shape.ctas_per_sm * (ring + meeting + OTHER_BYTES) <= SM_SHARED_BYTES
