@@ -47,6 +47,12 @@ def test_every_placement_is_asked_for_external_fragmentation():
     assert len({case.name for case in cases}) == len(cases) == 5 + 5 + 1
 
 
+def test_block_sizes_on_both_sides_of_the_traces_are_asked_for_their_hits():
+    cases = load(CONFIGS / "prefix_block_size.yaml").cases
+    assert [case.allocator.block_size for case in cases] == [16, 64, 256, 512, 2048]
+    assert {case.allocator.prefix_cache for case in cases} == {"vllm"} and len({case.capacity.slots for case in cases}) == 1
+
+
 def test_the_starter_is_valid_once_it_has_a_trace(write):
     assert [case.name for case in load(write(STARTER)).cases] == ["contiguous max_model_len buddy",
                                                                   "contiguous exact first_fit", "paged 16"]
