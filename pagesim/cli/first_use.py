@@ -20,7 +20,7 @@ def compile_first(allocators: "Iterable[Spec]", *, quiet: bool) -> None:
     what = f"compiling the engine for {' and '.join(kind.name for kind in kinds)} memory"
     if nowhere is not None:
         if not quiet:
-            print(f"pagesim: {what}; this takes up to half a minute, each time, since {nowhere} cannot be written; "
+            print(f"pagesim: {what}; this takes some tens of seconds, each time, since {nowhere} cannot be written; "
                   "PAGESIM_CACHE_DIR moves it", file=sys.stderr, flush=True)
         return
     with _shown(what, quiet=quiet) as on_progress:
@@ -32,7 +32,7 @@ def _shown(what: str, *, quiet: bool) -> Iterator[Callable[[float], None]]:
     """Yield what takes the share that is done: a moving line on a terminal, elsewhere one line for all of it."""
     if quiet or not sys.stderr.isatty():
         if not quiet:
-            print(f"pagesim: {what}; this takes up to half a minute, once", file=sys.stderr, flush=True)
+            print(f"pagesim: {what}; this takes some tens of seconds, once", file=sys.stderr, flush=True)
         yield lambda share: None
         return
     from rich.console import Console

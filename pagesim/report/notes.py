@@ -92,7 +92,7 @@ def result_warnings(document: dict) -> list[str]:
     if without:
         whose = "" if len(without) == len(traces) else f"{', '.join(without)}: "
         lines.append(f"note: {whose}the trace's prefix ids are not used: every prompt is computed and stored whole, no "
-                     "block is shared; prefix_cache: vllm of a paged allocator shares them")
+                     "block is shared; prefix_cache: vllm or radix of a paged allocator shares them")
     if shorter := max((trace.get("shorter_than_history", 0) for trace in traces), default=0):
         lines.append(f"note: turns of conversations shorter than the turn before and its output: {shorter:,}; they "
                      "begin with as much of it as they have tokens")
