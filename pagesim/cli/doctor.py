@@ -45,8 +45,8 @@ def _engine() -> list[str]:
     from pagesim.engine.compiled import cache_directory, uncompiled, unwritable_cache
 
     if unwritable_cache() is not None:
-        return [f"{cache_directory()} cannot be written: the engine is compiled anew in each process, which takes up "
-                "to half a minute; PAGESIM_CACHE_DIR names another folder"]
+        return [f"{cache_directory()} cannot be written: the engine is compiled anew in each process, which takes "
+                "tens of seconds; PAGESIM_CACHE_DIR names another folder"]
     missing = uncompiled(kind.module.EXAMPLE for kind in KINDS)
     compiled = [kind.name for kind in KINDS if kind not in missing]
     lines = [f"compiled code in {cache_directory()}"]
