@@ -16,19 +16,19 @@ from pagesim.engine.run import Run
 from pagesim.engine.scheduling import Scheduling
 
 
-@settings(max_examples=1500)
+@settings(max_examples=1000)
 @given(setups(paged()))
 def test_engine_and_oracle_are_equal_on_blocks(made):
     assert_engine_equals_oracle(made)
 
 
-@settings(max_examples=1500)
+@settings(max_examples=1000)
 @given(setups(contiguous()))
 def test_engine_and_oracle_are_equal_on_regions(made):
     assert_engine_equals_oracle(made)
 
 
-@settings(max_examples=1500)
+@settings(max_examples=1000)
 @given(sharing_setups(("none", "vllm"), alone=True))
 def test_engine_and_oracle_are_equal_on_sessions_and_a_prefix_cache(drawn):
     made, _ = drawn
@@ -42,7 +42,7 @@ def test_a_chunk_of_one_token_that_fills_a_block_of_the_history_can_be_hit_by_an
         scheduling=Scheduling(max_num_batched_tokens=1), durations=Linear(0.1)))
 
 
-@settings(max_examples=600)
+@settings(max_examples=300)
 @given(sharing_setups(("radix",), alone=True))
 def test_engine_and_oracle_are_equal_on_sessions_and_a_radix_cache(drawn):
     made, _ = drawn
@@ -50,7 +50,7 @@ def test_engine_and_oracle_are_equal_on_sessions_and_a_radix_cache(drawn):
 
 
 @pytest.mark.parametrize("block_size", (1, 16))
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_engine_and_oracle_are_equal_on_long_prefixes_in_a_radix_cache(block_size, data):
     assert_engine_equals_oracle(data.draw(long_prefixes(block_size)))

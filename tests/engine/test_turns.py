@@ -30,13 +30,13 @@ def conversations(draw, allocators=None):
     return replace(made, trace=replace(made.trace, session_parent=parent, think_ns=think_ns))
 
 
-@settings(max_examples=250)
+@settings(max_examples=150)
 @given(conversations())
 def test_engine_and_oracle_are_equal_on_conversations(made):
     assert_engine_equals_oracle(made)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(conversations(contiguous()))
 def test_engine_and_oracle_are_equal_on_conversations_in_regions(made):
     assert_engine_equals_oracle(made)

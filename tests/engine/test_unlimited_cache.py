@@ -22,7 +22,7 @@ def prompts(draw) -> tuple[list[int], list[list[int]]]:
 
 
 @pytest.mark.parametrize("prefix_cache", ["vllm", "radix"])
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(drawn=prompts())
 def test_hits_are_those_of_an_unlimited_cache(prefix_cache, drawn):
     lengths, ids = drawn

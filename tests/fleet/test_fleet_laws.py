@@ -18,7 +18,7 @@ from pagesim.fleet.routing import part
 from pagesim.metrics import metrics
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(st.one_of(fleets(), caching_fleets()))
 def test_one_replica_is_the_run_without_replicas_to_the_last_digit(drawn):
     made, replicas = drawn
@@ -29,7 +29,7 @@ def test_one_replica_is_the_run_without_replicas_to_the_last_digit(drawn):
     assert fleet == alone
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(fleets())
 def test_every_request_is_served_by_exactly_one_replica(drawn):
     made, replicas = drawn
@@ -39,7 +39,7 @@ def test_every_request_is_served_by_exactly_one_replica(drawn):
     assert all((served.by[own] == number).all() for number, own in enumerate(served.rows))
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(st.one_of(fleets(), caching_fleets()))
 def test_each_replica_is_the_oracle_on_the_requests_that_it_served(drawn):
     made, replicas = drawn
@@ -57,7 +57,7 @@ def stand_idle(oracle: OracleRun, until_ns: int) -> None:
         oracle.sums.time_passes(gap, (until_ns - since_ns) / 1e9, 0, 0)
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(fleets())
 def test_counts_of_the_fleet_are_sums_of_the_replicas_and_its_ledger_is_whole(drawn):
     made, replicas = drawn
@@ -71,7 +71,7 @@ def test_counts_of_the_fleet_are_sums_of_the_replicas_and_its_ledger_is_whole(dr
         assert shares is None or sum(shares.values()) == pytest.approx(1)
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(fleets())
 def test_the_number_of_threads_changes_nothing(drawn):
     made, replicas = drawn
@@ -80,7 +80,7 @@ def test_the_number_of_threads_changes_nothing(drawn):
     assert one == several
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(fleets())
 def test_a_replica_that_ends_early_stands_idle_until_the_last_has_ended(drawn):
     made, replicas = drawn

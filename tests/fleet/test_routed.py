@@ -53,7 +53,7 @@ def by_the_definition(made, replicas) -> list[int]:
     return [next(replica for replica, own in enumerate(served) if request in own) for request in range(len(made.trace))]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(fleets())
 def test_the_least_used_replica_is_the_one_that_a_plain_simulation_of_each_says(drawn):
     made, replicas = drawn
@@ -61,7 +61,7 @@ def test_the_least_used_replica_is_the_one_that_a_plain_simulation_of_each_says(
     assert serve_all(made, replicas).by.tolist() == by_the_definition(made, replicas)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(caching_fleets())
 def test_the_longest_prefix_is_cached_where_a_plain_simulation_of_each_says(drawn):
     made, replicas = replace(drawn[0], until_s=None), drawn[1]
@@ -85,7 +85,7 @@ def test_a_prompt_goes_where_most_of_it_is_cached_else_where_least_is_used():
     assert serve_all(made, Replicas(2, "least_kv_used")).by.tolist() == [0, 1, 1, 0]
 
 
-@settings(max_examples=100)
+@settings(max_examples=20)
 @given(talking_fleets())
 def test_the_first_replica_runs_again_as_it_ran(drawn):
     made, replicas = drawn
@@ -97,7 +97,7 @@ def test_the_first_replica_runs_again_as_it_ran(drawn):
     assert again.result().requests.finish_ns[served.rows[0]].tolist() == served.results[0].requests.finish_ns.tolist()
 
 
-@settings(max_examples=200)
+@settings(max_examples=30)
 @given(talking_fleets())
 def test_one_replica_holds_conversations_as_a_run_without_replicas_does(drawn):
     made, replicas = drawn
@@ -108,7 +108,7 @@ def test_one_replica_holds_conversations_as_a_run_without_replicas_does(drawn):
     assert one.requests.arrival_ns.tolist() == alone.requests.arrival_ns.tolist()
 
 
-@settings(max_examples=200)
+@settings(max_examples=30)
 @given(talking_fleets())
 def test_a_turn_comes_after_the_end_of_the_turn_before_in_whichever_replica_that_was(drawn):
     made, replicas = drawn

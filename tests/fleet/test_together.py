@@ -56,7 +56,7 @@ def by_the_definition(made, served) -> dict:
             "block_use_cv": over(cv, used_s), "steps_a_row": 1}
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(fleets(paged()))
 def test_figures_of_the_fleet_are_what_the_definition_says_moment_by_moment(drawn):
     made, replicas = drawn
